@@ -1,0 +1,320 @@
+/* A store holds the state of every key under every limit and decides.
+ *
+ *     struct caudal_store *store;
+ *     caudal_store_open("memory:?keys=1000000", NULL, &store, NULL);
+ *     uint32_t per_client;
+ *     caudal_add_limit(store, "per-client", &limit, &per_client, NULL);
+ *     struct caudal_decision decision;
+ *     caudal_take(store, per_client, "203.0.113.7", 11, 1, &decision);
+ *     if (decision.verdict == CAUDAL_ALLOW) ...
+ *
+ * Threads: every function may be called from any thread at any time, but for caudal_store_close, which must be the last.
+ * Time: a function without `_at` reads the store's clock; its `_at` twin takes the caller's. Do not mix the two on one
+ * store unless both count from the same zero. Deciding (take, peek, take_up_to, refund, reset, take_all, take_batch, at
+ * any `now`) allocates nothing.
+ */
+#ifndef CAUDAL_STORE_H
+#define CAUDAL_STORE_H
+
+#include <stdint.h>
+
+#include "clock.h"
+#include "key.h"
+#include "limit.h"
+#include "status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct caudal_store;
+
+enum caudal_verdict {
+    CAUDAL_NO_VERDICT = 0, /* the call failed; look at `status` */
+    CAUDAL_ALLOW = 1,      /* spent */
+    CAUDAL_DENY = 2,       /* not now; nothing was spent; retry_after_ns says when */
+    CAUDAL_NEVER = 3,      /* no wait helps: the cost is above the capacity, or the bucket has no refill */
+};
+
+/* Who took the decision. */
+enum caudal_source {
+    CAUDAL_SOURCE_STORE = 0,          /* the limit's own state */
+    CAUDAL_SOURCE_LEASE = 1,          /* tokens withdrawn before */
+    CAUDAL_SOURCE_DENY_CACHE = 2,     /* a refusal that still holds */
+    CAUDAL_SOURCE_LOCAL_SHARE = 3,    /* the store is away: this instance's share of the limit */
+    CAUDAL_SOURCE_FAILURE_POLICY = 4, /* the store is away: the answer the policy chose */
+};
+
+struct caudal_decision {
+    int status;                  /* CAUDAL_OK, or why there is no verdict */
+    enum caudal_verdict verdict;
+    enum caudal_source source;
+    uint32_t binding;            /* caudal_take_all: index of the request that binds; 0 otherwise */
+    uint64_t capacity;           /* the most that can be taken at once; UINT64_MAX for unlimited */
+    uint64_t granted;            /* tokens that this call spent; 0 unless verdict is CAUDAL_ALLOW */
+    uint64_t remaining;          /* whole tokens left after it */
+    int64_t retry_after_ns;      /* 0 when allowed; for CAUDAL_DENY the first moment at which the same call passes, > 0; -1 for CAUDAL_NEVER */
+    int64_t reset_after_ns;      /* until the key is as one never seen; 0 when it is already; -1 if it never will be */
+    uint64_t error_bound;        /* by how many tokens `remaining` may be wrong; 0: exact */
+};
+
+/* One question to the store. */
+struct caudal_request {
+    uint32_t limit;    /* from caudal_add_limit */
+    const void *key;   /* any bytes, NUL included; may be NULL when key_length is 0 */
+    size_t key_length; /* at most CAUDAL_KEY_MAX */
+    uint64_t cost;     /* tokens */
+};
+
+/* Memory for a store. Called while opening, closing and changing limits only. */
+struct caudal_allocator {
+    size_t size; /* sizeof(struct caudal_allocator) */
+    void *context;
+    /* Returns `bytes` zeroed bytes aligned to `alignment` (a power of two), or NULL. */
+    void *(*allocate)(void *context, size_t bytes, size_t alignment);
+    /* Gives back what allocate returned, with the same `bytes`. */
+    void (*release)(void *context, void *memory, size_t bytes);
+};
+
+/* Set `size`, zero the rest, and fill in what should differ from the default. */
+struct caudal_store_options {
+    size_t size;                              /* sizeof(struct caudal_store_options) */
+    const struct caudal_clock *clock;         /* NULL: caudal_clock_system(); must outlive the store */
+    const struct caudal_allocator *allocator; /* NULL: the C library and mmap; copied */
+};
+
+/**
+ * Opens a store.
+ *
+ * "memory:" keeps its state in this process. Parameters, as in "memory:?keys=1000000&log_keys=1000":
+ *   keys        keys held at once (default 1000000; 1 to 2^32): about 21 bytes each, fixed at open
+ *   wide_keys   keys held at once of windows whose counts do not fit 64 bits (default keys/16 or 1024, the larger)
+ *   log_keys    keys held at once of sliding_log limits (default keys/16 or 1024, the larger)
+ *   log_entries admissions held at once by all sliding logs together (default keys or 65536, the larger), 13 bytes each
+ * The memory of the last three is reserved at open and touched only as it is used.
+ *
+ * @param url      what to open
+ * @param options  may be NULL
+ * @param store    receives the store; NULL on failure
+ * @param problem  receives position and explanation on failure; may be NULL
+ * @return CAUDAL_OK; CAUDAL_ERR_ARGUMENT; CAUDAL_ERR_SYNTAX for a URL that is not understood (an unknown scheme or
+ *         parameter included); CAUDAL_ERR_MEMORY
+ */
+CAUDAL_API int caudal_store_open(const char *url, const struct caudal_store_options *options, struct caudal_store **store,
+                                 struct caudal_problem *problem);
+
+/**
+ * Closes a store and frees all it holds. No other call on it may be running or follow.
+ *
+ * @param store  the store; NULL does nothing
+ */
+CAUDAL_API void caudal_store_close(struct caudal_store *store);
+
+/* A look at a store as a whole. */
+struct caudal_store_stats {
+    size_t size;            /* in: sizeof(struct caudal_store_stats) */
+    uint64_t limits;        /* limits added and not removed */
+    uint64_t bytes;         /* memory reserved for state */
+    uint64_t slots;         /* room for keys, all tables together */
+    uint64_t live_keys;     /* keys whose state differs from a key never seen, at the store's clock */
+    uint64_t inserted;      /* keys that came in since the store was opened */
+    uint64_t live_evictions; /* keys forgotten while their state still mattered, for want of room */
+};
+
+/**
+ * Counts what a store holds. Takes time in proportion to its size; for monitoring, not for each request.
+ *
+ * @param store  the store
+ * @param stats  receives the numbers; its `size` must be set
+ * @return CAUDAL_OK or CAUDAL_ERR_ARGUMENT
+ */
+CAUDAL_API int caudal_store_stats(struct caudal_store *store, struct caudal_store_stats *stats);
+
+/**
+ * Adds a limit to a store.
+ *
+ * @param store    the store
+ * @param name     1 to 255 bytes, NUL-terminated, unique in the store; copied
+ * @param limit    what to enforce; copied
+ * @param id       receives the number that requests name the limit by
+ * @param problem  receives the reason on failure; may be NULL
+ * @return CAUDAL_OK; CAUDAL_ERR_ARGUMENT; CAUDAL_ERR_LIMIT; CAUDAL_ERR_EXISTS; CAUDAL_ERR_FULL above 65,000 limits;
+ *         CAUDAL_ERR_MEMORY
+ */
+CAUDAL_API int caudal_add_limit(struct caudal_store *store, const char *name, const struct caudal_limit *limit, uint32_t *id,
+                                struct caudal_problem *problem);
+
+/**
+ * Finds a limit by its name.
+ *
+ * @param store  the store
+ * @param name   its name
+ * @param id     receives its number
+ * @return CAUDAL_OK, CAUDAL_ERR_ARGUMENT or CAUDAL_ERR_UNKNOWN
+ */
+CAUDAL_API int caudal_find_limit(struct caudal_store *store, const char *name, uint32_t *id);
+
+/**
+ * Says what a limit is at present.
+ *
+ * @param store  the store
+ * @param id     its number
+ * @param limit  receives the limit; its `size` must be set
+ * @return CAUDAL_OK, CAUDAL_ERR_ARGUMENT or CAUDAL_ERR_UNKNOWN
+ */
+CAUDAL_API int caudal_get_limit(struct caudal_store *store, uint32_t id, struct caudal_limit *limit);
+
+/**
+ * Changes a limit under live state. What was spent stays spent, in tokens: a bucket's debt, a window's count and a log's
+ * entries are kept and judged by the new limit from this instant. Where the state has no meaning under the new limit
+ * (another algorithm, another window length) counting starts again.
+ *
+ * Takes time in proportion to the table when the new rate needs another resolution of time, else a few microseconds;
+ * decisions go on meanwhile.
+ *
+ * @param store    the store
+ * @param id       the limit's number
+ * @param limit    what to enforce from now on
+ * @param problem  receives the reason on failure; may be NULL
+ * @return CAUDAL_OK; CAUDAL_ERR_ARGUMENT, CAUDAL_ERR_LIMIT, CAUDAL_ERR_UNKNOWN or CAUDAL_ERR_FULL, all of which change nothing
+ */
+CAUDAL_API int caudal_set_limit(struct caudal_store *store, uint32_t id, const struct caudal_limit *limit,
+                                struct caudal_problem *problem);
+/** caudal_set_limit at the caller's `now_ns`. */
+CAUDAL_API int caudal_set_limit_at(struct caudal_store *store, uint32_t id, const struct caudal_limit *limit, int64_t now_ns,
+                                   struct caudal_problem *problem);
+
+/**
+ * Removes a limit and the state of all its keys. Its number becomes CAUDAL_ERR_UNKNOWN.
+ *
+ * @param store  the store
+ * @param id     the limit's number
+ * @return CAUDAL_OK, CAUDAL_ERR_ARGUMENT or CAUDAL_ERR_UNKNOWN
+ */
+CAUDAL_API int caudal_remove_limit(struct caudal_store *store, uint32_t id);
+
+/**
+ * Takes `cost` tokens, or none. Cost 0 reads without spending and is always allowed.
+ *
+ * @param store       the store
+ * @param limit       from caudal_add_limit
+ * @param key         who is limited: any bytes; may be NULL when key_length is 0
+ * @param key_length  bytes at key, at most CAUDAL_KEY_MAX
+ * @param cost        tokens
+ * @param decision    receives the answer
+ * @return CAUDAL_OK with a verdict in `decision`; CAUDAL_ERR_ARGUMENT, CAUDAL_ERR_KEY or CAUDAL_ERR_UNKNOWN without one
+ */
+CAUDAL_API int caudal_take(struct caudal_store *store, uint32_t limit, const void *key, size_t key_length, uint64_t cost,
+                           struct caudal_decision *decision);
+/** caudal_take at the caller's `now_ns`. */
+CAUDAL_API int caudal_take_at(struct caudal_store *store, uint32_t limit, const void *key, size_t key_length, uint64_t cost,
+                              int64_t now_ns, struct caudal_decision *decision);
+
+/**
+ * Says what caudal_take would answer, and spends nothing. `remaining` and `reset_after_ns` are as after the take when it
+ * would be allowed; with cost 0 they describe the key as it is.
+ *
+ * Parameters and codes as caudal_take.
+ *
+ * @return as caudal_take; `granted` is always 0
+ */
+CAUDAL_API int caudal_peek(struct caudal_store *store, uint32_t limit, const void *key, size_t key_length, uint64_t cost,
+                           struct caudal_decision *decision);
+/** caudal_peek at the caller's `now_ns`. */
+CAUDAL_API int caudal_peek_at(struct caudal_store *store, uint32_t limit, const void *key, size_t key_length, uint64_t cost,
+                              int64_t now_ns, struct caudal_decision *decision);
+
+/**
+ * Takes as many tokens as there are, at most `maximum`; fewer than `minimum` are not taken at all.
+ * A refusal is the one that caudal_take of `minimum` would give.
+ *
+ * @param store       the store
+ * @param limit       from caudal_add_limit
+ * @param key         who is limited
+ * @param key_length  bytes at key
+ * @param minimum     the least worth having
+ * @param maximum     the most, >= minimum
+ * @param decision    receives the answer; `granted` says how many were taken
+ * @return as caudal_take; CAUDAL_ERR_ARGUMENT also for maximum < minimum
+ */
+CAUDAL_API int caudal_take_up_to(struct caudal_store *store, uint32_t limit, const void *key, size_t key_length,
+                                 uint64_t minimum, uint64_t maximum, struct caudal_decision *decision);
+/** caudal_take_up_to at the caller's `now_ns`. */
+CAUDAL_API int caudal_take_up_to_at(struct caudal_store *store, uint32_t limit, const void *key, size_t key_length,
+                                    uint64_t minimum, uint64_t maximum, int64_t now_ns, struct caudal_decision *decision);
+
+/**
+ * Gives tokens back. A bucket never holds more than its capacity and a window never less than nothing used; a sliding log
+ * gives back its newest entries first.
+ *
+ * @param store       the store
+ * @param limit       from caudal_add_limit
+ * @param key         who is limited
+ * @param key_length  bytes at key
+ * @param tokens      how many
+ * @param decision    receives the key as it is afterwards (as caudal_peek with cost 0); may be NULL
+ * @return as caudal_take
+ */
+CAUDAL_API int caudal_refund(struct caudal_store *store, uint32_t limit, const void *key, size_t key_length, uint64_t tokens,
+                             struct caudal_decision *decision);
+/** caudal_refund at the caller's `now_ns`. */
+CAUDAL_API int caudal_refund_at(struct caudal_store *store, uint32_t limit, const void *key, size_t key_length, uint64_t tokens,
+                                int64_t now_ns, struct caudal_decision *decision);
+
+/**
+ * Forgets a key under one limit, as if it had never been seen. Other keys and limits are untouched.
+ *
+ * @param store       the store
+ * @param limit       from caudal_add_limit
+ * @param key         who is limited
+ * @param key_length  bytes at key
+ * @return CAUDAL_OK (also when there was nothing), CAUDAL_ERR_ARGUMENT, CAUDAL_ERR_KEY or CAUDAL_ERR_UNKNOWN
+ */
+CAUDAL_API int caudal_reset(struct caudal_store *store, uint32_t limit, const void *key, size_t key_length);
+
+#define CAUDAL_TAKE_ALL_MAX 64 /* requests in one caudal_take_all */
+
+/**
+ * Takes from several limits, all or nothing. A (limit, key) that is named twice is charged for both.
+ *
+ * Allowed when every request is; then `decisions` tell what each left. Refused when one is; nothing is spent, the
+ * requests that refuse say why, and those that would have passed report what they still hold. Two calls that compete for
+ * several limits in a memory store may, for some nanoseconds, see a charge that the other is about to give back: one of
+ * them can then be refused although a moment later it would have passed; more than the limits allow is never admitted.
+ *
+ * @param store      the store
+ * @param requests   the questions
+ * @param count      1 to CAUDAL_TAKE_ALL_MAX
+ * @param decisions  receives one answer for each request, in order
+ * @param overall    receives the answer to the whole: the binding request's decision (on a refusal the refusing request
+ *                   that recovers last, CAUDAL_NEVER before any wait; otherwise the one with least remaining), its index in
+ *                   `binding`, and the overall verdict
+ * @return CAUDAL_OK; CAUDAL_ERR_ARGUMENT, CAUDAL_ERR_KEY or CAUDAL_ERR_UNKNOWN, with nothing spent from any limit
+ */
+CAUDAL_API int caudal_take_all(struct caudal_store *store, const struct caudal_request *requests, size_t count,
+                               struct caudal_decision *decisions, struct caudal_decision *overall);
+/** caudal_take_all at the caller's `now_ns`. */
+CAUDAL_API int caudal_take_all_at(struct caudal_store *store, const struct caudal_request *requests, size_t count, int64_t now_ns,
+                                  struct caudal_decision *decisions, struct caudal_decision *overall);
+
+/**
+ * Decides many independent requests as caudal_take would one after the other, reading the clock once and fetching memory
+ * ahead: the fastest way to ask.
+ *
+ * @param store      the store
+ * @param requests   the questions
+ * @param count      how many; 0 is allowed
+ * @param decisions  receives one answer for each request, in order; a request that fails carries its code in `status`
+ *                   and the others are decided all the same
+ * @return CAUDAL_OK; otherwise the code of the first request that failed, or CAUDAL_ERR_ARGUMENT for a NULL array
+ */
+CAUDAL_API int caudal_take_batch(struct caudal_store *store, const struct caudal_request *requests, size_t count,
+                                 struct caudal_decision *decisions);
+/** caudal_take_batch at the caller's `now_ns`. */
+CAUDAL_API int caudal_take_batch_at(struct caudal_store *store, const struct caudal_request *requests, size_t count, int64_t now_ns,
+                                    struct caudal_decision *decisions);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
