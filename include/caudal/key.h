@@ -29,7 +29,8 @@ struct caudal_key_part {
  *
  * Thread-safe.
  */
-CAUDAL_API int caudal_key_join(const struct caudal_key_part *parts, size_t count, void *buffer, size_t size, size_t *length);
+CAUDAL_API int caudal_key_join(const struct caudal_key_part *parts, size_t count, void *buffer, size_t size,
+                               size_t *length);
 
 #ifdef __cplusplus
 }

@@ -32,22 +32,27 @@ enum caudal_algorithm {
 #define CAUDAL_BURST_DEFAULT UINT64_MAX
 
 /* Bounds of what can be enforced exactly; caudal_limit_check refuses what lies outside. */
-#define CAUDAL_RATE_MAX_PER_SECOND 1000000000u      /* count/period: one token a nanosecond */
-#define CAUDAL_CAPACITY_MAX (UINT64_C(1) << 40)     /* burst of a bucket, count of a window */
-#define CAUDAL_LOG_COUNT_MAX 10000u                 /* count of a sliding_log */
-#define CAUDAL_REFILL_MAX_NS (UINT64_C(36525) * 24 * 3600 * 1000000000u) /* 100 years: empty to full; a window's length */
+#define CAUDAL_RATE_MAX_PER_SECOND 1000000000u  /* count/period: one token a nanosecond */
+#define CAUDAL_CAPACITY_MAX (UINT64_C(1) << 40) /* burst of a bucket, count of a window */
+#define CAUDAL_LOG_COUNT_MAX 10000u             /* count of a sliding_log */
+#define CAUDAL_REFILL_MAX_NS                                                                                           \
+    (UINT64_C(36525) * 24 * 3600 * 1000000000u) /* 100 years: empty to full; a window's length */
 
 /* Plain data; copy it freely. Set `size` to sizeof(struct caudal_limit), or start from CAUDAL_LIMIT_INIT, so that the
  * struct can grow. */
 struct caudal_limit {
     size_t size;
     enum caudal_algorithm algorithm;
-    uint64_t count;     /* tokens per period, or requests per window; 0 is legal and (with burst 0) refuses everything */
+    uint64_t count; /* tokens per period, or requests per window; 0 is legal and (with burst 0) refuses everything */
     uint64_t period_ns; /* > 0, nanoseconds */
-    uint64_t burst;     /* token_bucket: its capacity in tokens, or CAUDAL_BURST_DEFAULT; other algorithms: CAUDAL_BURST_DEFAULT */
+    uint64_t
+        burst; /* token_bucket: its capacity in tokens, or CAUDAL_BURST_DEFAULT; other algorithms: CAUDAL_BURST_DEFAULT */
 };
 
-#define CAUDAL_LIMIT_INIT {sizeof(struct caudal_limit), CAUDAL_TOKEN_BUCKET, 0, 0, CAUDAL_BURST_DEFAULT}
+#define CAUDAL_LIMIT_INIT                                                                                              \
+    {                                                                                                                  \
+        sizeof(struct caudal_limit), CAUDAL_TOKEN_BUCKET, 0, 0, CAUDAL_BURST_DEFAULT                                   \
+    }
 
 /**
  * Reads a limit from text.

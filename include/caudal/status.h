@@ -20,11 +20,13 @@ extern "C" {
 #endif
 
 enum caudal_status {
-    CAUDAL_OK = 0,               /* done */
-    CAUDAL_ERR_ARGUMENT = -1,    /* a required pointer is NULL, a struct's size field is unknown, a number is out of range */
-    CAUDAL_ERR_MEMORY = -2,      /* memory could not be had; nothing was changed */
-    CAUDAL_ERR_SYNTAX = -3,      /* a text (limit, store URL) does not follow its grammar */
-    CAUDAL_ERR_LIMIT = -4,       /* a limit is well formed but not one that can be enforced exactly (see caudal_limit_check) */
+    CAUDAL_OK = 0, /* done */
+    CAUDAL_ERR_ARGUMENT =
+        -1,                 /* a required pointer is NULL, a struct's size field is unknown, a number is out of range */
+    CAUDAL_ERR_MEMORY = -2, /* memory could not be had; nothing was changed */
+    CAUDAL_ERR_SYNTAX = -3, /* a text (limit, store URL) does not follow its grammar */
+    CAUDAL_ERR_LIMIT =
+        -4, /* a limit is well formed but not one that can be enforced exactly (see caudal_limit_check) */
     CAUDAL_ERR_UNKNOWN = -5,     /* no such limit in this store: never added, or removed */
     CAUDAL_ERR_EXISTS = -6,      /* a limit of that name is in this store already */
     CAUDAL_ERR_KEY = -7,         /* a key is longer than CAUDAL_KEY_MAX */

@@ -46,16 +46,17 @@ enum caudal_source {
 };
 
 struct caudal_decision {
-    int status;                  /* CAUDAL_OK, or why there is no verdict */
+    int status; /* CAUDAL_OK, or why there is no verdict */
     enum caudal_verdict verdict;
     enum caudal_source source;
-    uint32_t binding;            /* caudal_take_all: index of the request that binds; 0 otherwise */
-    uint64_t capacity;           /* the most that can be taken at once; UINT64_MAX for unlimited */
-    uint64_t granted;            /* tokens that this call spent; 0 unless verdict is CAUDAL_ALLOW */
-    uint64_t remaining;          /* whole tokens left after it */
-    int64_t retry_after_ns;      /* 0 when allowed; for CAUDAL_DENY the first moment at which the same call passes, > 0; -1 for CAUDAL_NEVER */
-    int64_t reset_after_ns;      /* until the key is as one never seen; 0 when it is already; -1 if it never will be */
-    uint64_t error_bound;        /* by how many tokens `remaining` may be wrong; 0: exact */
+    uint32_t binding;   /* caudal_take_all: index of the request that binds; 0 otherwise */
+    uint64_t capacity;  /* the most that can be taken at once; UINT64_MAX for unlimited */
+    uint64_t granted;   /* tokens that this call spent; 0 unless verdict is CAUDAL_ALLOW */
+    uint64_t remaining; /* whole tokens left after it */
+    int64_t
+        retry_after_ns; /* 0 when allowed; for CAUDAL_DENY the first moment at which the same call passes, > 0; -1 for CAUDAL_NEVER */
+    int64_t reset_after_ns; /* until the key is as one never seen; 0 when it is already; -1 if it never will be */
+    uint64_t error_bound;   /* by how many tokens `remaining` may be wrong; 0: exact */
 };
 
 /* One question to the store. */
@@ -100,8 +101,8 @@ struct caudal_store_options {
  * @return CAUDAL_OK; CAUDAL_ERR_ARGUMENT; CAUDAL_ERR_SYNTAX for a URL that is not understood (an unknown scheme or
  *         parameter included); CAUDAL_ERR_MEMORY
  */
-CAUDAL_API int caudal_store_open(const char *url, const struct caudal_store_options *options, struct caudal_store **store,
-                                 struct caudal_problem *problem);
+CAUDAL_API int caudal_store_open(const char *url, const struct caudal_store_options *options,
+                                 struct caudal_store **store, struct caudal_problem *problem);
 
 /**
  * Closes a store and frees all it holds. No other call on it may be running or follow.
@@ -112,12 +113,12 @@ CAUDAL_API void caudal_store_close(struct caudal_store *store);
 
 /* A look at a store as a whole. */
 struct caudal_store_stats {
-    size_t size;            /* in: sizeof(struct caudal_store_stats) */
-    uint64_t limits;        /* limits added and not removed */
-    uint64_t bytes;         /* memory reserved for state */
-    uint64_t slots;         /* room for keys, all tables together */
-    uint64_t live_keys;     /* keys whose state differs from a key never seen, at the store's clock */
-    uint64_t inserted;      /* keys that came in since the store was opened */
+    size_t size;             /* in: sizeof(struct caudal_store_stats) */
+    uint64_t limits;         /* limits added and not removed */
+    uint64_t bytes;          /* memory reserved for state */
+    uint64_t slots;          /* room for keys, all tables together */
+    uint64_t live_keys;      /* keys whose state differs from a key never seen, at the store's clock */
+    uint64_t inserted;       /* keys that came in since the store was opened */
     uint64_t live_evictions; /* keys forgotten while their state still mattered, for want of room */
 };
 
@@ -141,8 +142,8 @@ CAUDAL_API int caudal_store_stats(struct caudal_store *store, struct caudal_stor
  * @return CAUDAL_OK; CAUDAL_ERR_ARGUMENT; CAUDAL_ERR_LIMIT; CAUDAL_ERR_EXISTS; CAUDAL_ERR_FULL above 65,000 limits;
  *         CAUDAL_ERR_MEMORY
  */
-CAUDAL_API int caudal_add_limit(struct caudal_store *store, const char *name, const struct caudal_limit *limit, uint32_t *id,
-                                struct caudal_problem *problem);
+CAUDAL_API int caudal_add_limit(struct caudal_store *store, const char *name, const struct caudal_limit *limit,
+                                uint32_t *id, struct caudal_problem *problem);
 
 /**
  * Finds a limit by its name.
@@ -181,8 +182,8 @@ CAUDAL_API int caudal_get_limit(struct caudal_store *store, uint32_t id, struct 
 CAUDAL_API int caudal_set_limit(struct caudal_store *store, uint32_t id, const struct caudal_limit *limit,
                                 struct caudal_problem *problem);
 /** caudal_set_limit at the caller's `now_ns`. */
-CAUDAL_API int caudal_set_limit_at(struct caudal_store *store, uint32_t id, const struct caudal_limit *limit, int64_t now_ns,
-                                   struct caudal_problem *problem);
+CAUDAL_API int caudal_set_limit_at(struct caudal_store *store, uint32_t id, const struct caudal_limit *limit,
+                                   int64_t now_ns, struct caudal_problem *problem);
 
 /**
  * Removes a limit and the state of all its keys. Its number becomes CAUDAL_ERR_UNKNOWN.
@@ -204,11 +205,11 @@ CAUDAL_API int caudal_remove_limit(struct caudal_store *store, uint32_t id);
  * @param decision    receives the answer
  * @return CAUDAL_OK with a verdict in `decision`; CAUDAL_ERR_ARGUMENT, CAUDAL_ERR_KEY or CAUDAL_ERR_UNKNOWN without one
  */
-CAUDAL_API int caudal_take(struct caudal_store *store, uint32_t limit, const void *key, size_t key_length, uint64_t cost,
-                           struct caudal_decision *decision);
+CAUDAL_API int caudal_take(struct caudal_store *store, uint32_t limit, const void *key, size_t key_length,
+                           uint64_t cost, struct caudal_decision *decision);
 /** caudal_take at the caller's `now_ns`. */
-CAUDAL_API int caudal_take_at(struct caudal_store *store, uint32_t limit, const void *key, size_t key_length, uint64_t cost,
-                              int64_t now_ns, struct caudal_decision *decision);
+CAUDAL_API int caudal_take_at(struct caudal_store *store, uint32_t limit, const void *key, size_t key_length,
+                              uint64_t cost, int64_t now_ns, struct caudal_decision *decision);
 
 /**
  * Says what caudal_take would answer, and spends nothing. `remaining` and `reset_after_ns` are as after the take when it
@@ -218,11 +219,11 @@ CAUDAL_API int caudal_take_at(struct caudal_store *store, uint32_t limit, const 
  *
  * @return as caudal_take; `granted` is always 0
  */
-CAUDAL_API int caudal_peek(struct caudal_store *store, uint32_t limit, const void *key, size_t key_length, uint64_t cost,
-                           struct caudal_decision *decision);
+CAUDAL_API int caudal_peek(struct caudal_store *store, uint32_t limit, const void *key, size_t key_length,
+                           uint64_t cost, struct caudal_decision *decision);
 /** caudal_peek at the caller's `now_ns`. */
-CAUDAL_API int caudal_peek_at(struct caudal_store *store, uint32_t limit, const void *key, size_t key_length, uint64_t cost,
-                              int64_t now_ns, struct caudal_decision *decision);
+CAUDAL_API int caudal_peek_at(struct caudal_store *store, uint32_t limit, const void *key, size_t key_length,
+                              uint64_t cost, int64_t now_ns, struct caudal_decision *decision);
 
 /**
  * Takes as many tokens as there are, at most `maximum`; fewer than `minimum` are not taken at all.
@@ -241,7 +242,8 @@ CAUDAL_API int caudal_take_up_to(struct caudal_store *store, uint32_t limit, con
                                  uint64_t minimum, uint64_t maximum, struct caudal_decision *decision);
 /** caudal_take_up_to at the caller's `now_ns`. */
 CAUDAL_API int caudal_take_up_to_at(struct caudal_store *store, uint32_t limit, const void *key, size_t key_length,
-                                    uint64_t minimum, uint64_t maximum, int64_t now_ns, struct caudal_decision *decision);
+                                    uint64_t minimum, uint64_t maximum, int64_t now_ns,
+                                    struct caudal_decision *decision);
 
 /**
  * Gives tokens back. A bucket never holds more than its capacity and a window never less than nothing used; a sliding log
@@ -255,11 +257,11 @@ CAUDAL_API int caudal_take_up_to_at(struct caudal_store *store, uint32_t limit, 
  * @param decision    receives the key as it is afterwards (as caudal_peek with cost 0); may be NULL
  * @return as caudal_take
  */
-CAUDAL_API int caudal_refund(struct caudal_store *store, uint32_t limit, const void *key, size_t key_length, uint64_t tokens,
-                             struct caudal_decision *decision);
+CAUDAL_API int caudal_refund(struct caudal_store *store, uint32_t limit, const void *key, size_t key_length,
+                             uint64_t tokens, struct caudal_decision *decision);
 /** caudal_refund at the caller's `now_ns`. */
-CAUDAL_API int caudal_refund_at(struct caudal_store *store, uint32_t limit, const void *key, size_t key_length, uint64_t tokens,
-                                int64_t now_ns, struct caudal_decision *decision);
+CAUDAL_API int caudal_refund_at(struct caudal_store *store, uint32_t limit, const void *key, size_t key_length,
+                                uint64_t tokens, int64_t now_ns, struct caudal_decision *decision);
 
 /**
  * Forgets a key under one limit, as if it had never been seen. Other keys and limits are untouched.
@@ -294,8 +296,8 @@ CAUDAL_API int caudal_reset(struct caudal_store *store, uint32_t limit, const vo
 CAUDAL_API int caudal_take_all(struct caudal_store *store, const struct caudal_request *requests, size_t count,
                                struct caudal_decision *decisions, struct caudal_decision *overall);
 /** caudal_take_all at the caller's `now_ns`. */
-CAUDAL_API int caudal_take_all_at(struct caudal_store *store, const struct caudal_request *requests, size_t count, int64_t now_ns,
-                                  struct caudal_decision *decisions, struct caudal_decision *overall);
+CAUDAL_API int caudal_take_all_at(struct caudal_store *store, const struct caudal_request *requests, size_t count,
+                                  int64_t now_ns, struct caudal_decision *decisions, struct caudal_decision *overall);
 
 /**
  * Decides many independent requests as caudal_take would one after the other, reading the clock once and fetching memory
@@ -311,8 +313,8 @@ CAUDAL_API int caudal_take_all_at(struct caudal_store *store, const struct cauda
 CAUDAL_API int caudal_take_batch(struct caudal_store *store, const struct caudal_request *requests, size_t count,
                                  struct caudal_decision *decisions);
 /** caudal_take_batch at the caller's `now_ns`. */
-CAUDAL_API int caudal_take_batch_at(struct caudal_store *store, const struct caudal_request *requests, size_t count, int64_t now_ns,
-                                    struct caudal_decision *decisions);
+CAUDAL_API int caudal_take_batch_at(struct caudal_store *store, const struct caudal_request *requests, size_t count,
+                                    int64_t now_ns, struct caudal_decision *decisions);
 
 #ifdef __cplusplus
 }
