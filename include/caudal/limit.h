@@ -7,7 +7,7 @@
  *   sliding_window  previous window weighted by the part of it still inside, plus the current one; compared exactly. Smooth;
  *                   worst case near 2·count in a rolling period.
  *   sliding_log     every admitted cost with its instant: at most `count` in every rolling period, exactly. count <= 10,000.
- *   unlimited       admits everything and keeps no state.
+ *   unlimited       admits everything and keeps no state; it has no count, no period and no burst.
  */
 #ifndef CAUDAL_LIMIT_H
 #define CAUDAL_LIMIT_H
@@ -35,18 +35,17 @@ enum caudal_algorithm {
 #define CAUDAL_RATE_MAX_PER_SECOND 1000000000u  /* count/period: one token a nanosecond */
 #define CAUDAL_CAPACITY_MAX (UINT64_C(1) << 40) /* burst of a bucket, count of a window */
 #define CAUDAL_LOG_COUNT_MAX 10000u             /* count of a sliding_log */
-#define CAUDAL_REFILL_MAX_NS                                                                                           \
-    (UINT64_C(36525) * 24 * 3600 * 1000000000u) /* 100 years: empty to full; a window's length */
+/* 100 years: from empty to full, and a period. */
+#define CAUDAL_REFILL_MAX_NS (UINT64_C(36525) * 24 * 3600 * 1000000000u)
 
 /* Plain data; copy it freely. Set `size` to sizeof(struct caudal_limit), or start from CAUDAL_LIMIT_INIT, so that the
  * struct can grow. */
 struct caudal_limit {
     size_t size;
     enum caudal_algorithm algorithm;
-    uint64_t count; /* tokens per period, or requests per window; 0 is legal and (with burst 0) refuses everything */
-    uint64_t period_ns; /* > 0, nanoseconds */
-    uint64_t
-        burst; /* token_bucket: its capacity in tokens, or CAUDAL_BURST_DEFAULT; other algorithms: CAUDAL_BURST_DEFAULT */
+    uint64_t count;     /* tokens per period, or requests per window; 0 is legal: such a bucket never refills */
+    uint64_t period_ns; /* nanoseconds, > 0; 0 for unlimited */
+    uint64_t burst;     /* a token_bucket's capacity; CAUDAL_BURST_DEFAULT: its count, or not a token_bucket */
 };
 
 #define CAUDAL_LIMIT_INIT                                                                                              \
@@ -63,21 +62,24 @@ struct caudal_limit {
  *     ALGORITHM = "token_bucket" | "fixed_window" | "sliding_window" | "sliding_log"
  *     UNIT      = ns | us | ms | s | m, min | h | d | w | month (30 d) | year (365 d), or the long name, singular or plural
  *
- * Words are separated by blanks; letters may be of either case; numbers are decimal and may use '_' between digits.
+ * Words are separated by blanks (spaces and tabs), which may be left out around '/' and between N and UNIT; letters may
+ * be of either case; numbers are decimal and may use '_' between digits. The text is at most 1024 bytes long.
  * "100/minute burst 20", "5000 per 10 s sliding_window", "10/30s".
  *
  * @param text     NUL-terminated text
  * @param limit    receives the limit; untouched on failure
  * @param problem  receives position and explanation on failure; may be NULL
  * @return CAUDAL_OK; CAUDAL_ERR_ARGUMENT for NULL text or limit; CAUDAL_ERR_SYNTAX; CAUDAL_ERR_LIMIT for what
- *         caudal_limit_check refuses
+ *         caudal_limit_check refuses, numbers that do not fit 64 bits included; position is that of the word to change
  *
  * Thread-safe.
  */
 CAUDAL_API int caudal_limit_parse(const char *text, struct caudal_limit *limit, struct caudal_problem *problem);
 
 /**
- * Writes a limit as text that caudal_limit_parse reads back to the same limit, in the shortest unit that is exact.
+ * Writes a limit as text that caudal_limit_parse reads back to the same limit, field by field: "100/min burst 20". The
+ * period is in the longest of w, d, h, min, s, ms, us and ns that divides it; burst is left out when it is
+ * CAUDAL_BURST_DEFAULT, the algorithm when it is token_bucket.
  *
  * @param limit   a limit that caudal_limit_check accepts
  * @param buffer  receives the text, NUL-terminated and cut to fit; may be NULL when size is 0
@@ -97,7 +99,8 @@ CAUDAL_API int caudal_limit_format(const struct caudal_limit *limit, char *buffe
  * Refused: an unknown algorithm; period 0 or above CAUDAL_REFILL_MAX_NS; a rate above CAUDAL_RATE_MAX_PER_SECOND; a
  * capacity above CAUDAL_CAPACITY_MAX; a bucket that takes longer than CAUDAL_REFILL_MAX_NS to refill (a rate of 0 is
  * exempt: such a bucket never refills, by choice); a count above CAUDAL_LOG_COUNT_MAX for a sliding_log; a burst on
- * anything but a token_bucket.
+ * anything but a token_bucket. Of these only the first and the last hold for unlimited; a count or a period on it is
+ * refused too.
  *
  * @param limit    the limit
  * @param problem  receives the reason on failure; may be NULL
