@@ -63,9 +63,9 @@ struct parser {
 };
 
 /* Letters and digits of ASCII, whatever the locale: <ctype.h> and strcasecmp would ask it. */
-static char lower(char c)
+static int lower(char c)
 {
-    return c >= 'A' && c <= 'Z' ? (char)(c + ('a' - 'A')) : c;
+    return c >= 'A' && c <= 'Z' ? c + ('a' - 'A') : c;
 }
 
 static bool is_digit(char c)
@@ -136,8 +136,10 @@ static const char *quote(struct word word, char quoted[QUOTED_MAX])
         return "the end of the text";
     char shown[SHOWN_MAX];
     size_t length = word.length < SHOWN_MAX ? word.length : SHOWN_MAX;
+    memcpy(shown, word.start, length);
     for (size_t i = 0; i < length; i++)
-        shown[i] = word.start[i] > ' ' && word.start[i] < 0x7f ? word.start[i] : '?';
+        if (shown[i] <= ' ' || shown[i] >= 0x7f) /* a char that is signed is negative from 0x80 on */
+            shown[i] = '?';
     snprintf(quoted, QUOTED_MAX, "'%.*s%s'", (int)length, shown, length < word.length ? "..." : "");
     return quoted;
 }
