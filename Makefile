@@ -1,0 +1,51 @@
+# A thin front for meson, ninja and tests/run.py. On Debian and Ubuntu every target first installs the packages that it
+# needs; elsewhere it names those that are missing.
+
+# Where `make install` puts things; DESTDIR is put before it, for packaging.
+PREFIX ?= /usr/local
+DESTDIR ?=
+# How long `make fuzz` runs each target.
+FUZZ_SECONDS ?= 600
+
+RELEASE = build/release
+PACKAGES = scripts/install-packages.sh
+PYTHON = $(shell [ -x /usr/bin/python3 ] && echo /usr/bin/python3 || echo python3)
+
+.PHONY: build run check check-long bench fuzz install format clean help
+
+build: ## compile the library and the examples
+	@$(PACKAGES) build
+	@[ -f $(RELEASE)/build.ninja ] || meson setup $(RELEASE) --buildtype=release -Dtests=disabled
+	@ninja -C $(RELEASE)
+
+run: build ## run the example that embeds the library
+	@$(RELEASE)/examples/embed
+
+check: ## all tests: under ten minutes on two cores
+	@$(PACKAGES) build python fuzz check
+	@$(PYTHON) tests/run.py check
+
+check-long: ## the same and more: 64-bit Arm, clang, long fuzzing, larger models; about an hour
+	@$(PACKAGES) build python fuzz check check-long
+	@$(PYTHON) tests/run.py check-long
+
+bench: build ## measure the speed of a decision
+	@meson test -C $(RELEASE) --benchmark --verbose
+
+fuzz: ## run every fuzz target for FUZZ_SECONDS
+	@$(PACKAGES) build python fuzz
+	@FUZZ_SECONDS=$(FUZZ_SECONDS) $(PYTHON) tests/run.py fuzz
+
+install: build ## install the library, its headers and its pkg-config file
+	@meson configure $(RELEASE) -Dprefix=$(PREFIX)
+	@DESTDIR=$(DESTDIR) meson install -C $(RELEASE)
+
+format: ## lay out the C code
+	@$(PACKAGES) python
+	@$(PYTHON) tests/gates/format.py --fix
+
+clean: ## remove all that was built
+	rm -rf build
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile
