@@ -123,6 +123,8 @@ class Stage:
         tests, problems = parse_tap(text)
         if status != 0 and not problems and all(passed for _, passed in tests):
             problems.append(f"exit status {status}")
+        if not tests and not problems:
+            problems.append("ran no test")
         shown = False  # what the program printed is shown with its first failure only
         for name, passed in tests:
             self.record(f"{title}: {name}", None if passed else ("see above" if shown else text))
