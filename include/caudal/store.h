@@ -87,12 +87,13 @@ struct caudal_store_options {
 /**
  * Opens a store.
  *
- * "memory:" keeps its state in this process. Parameters, as in "memory:?keys=1000000&log_keys=1000":
- *   keys        keys held at once (default 1000000; 1 to 2^32): about 21 bytes each, fixed at open
- *   wide_keys   keys held at once of windows whose counts do not fit 64 bits (default keys/16 or 1024, the larger)
- *   log_keys    keys held at once of sliding_log limits (default keys/16 or 1024, the larger)
- *   log_entries admissions held at once by all sliding logs together (default keys or 65536, the larger), 13 bytes each
- * The memory of the last three is reserved at open and touched only as it is used.
+ * "memory:" keeps its state in this process. Parameters, as in "memory:?keys=1000000&log_entries=50000":
+ *   keys         keys held at once (default 1000000; 1 to 2^32): about 21 bytes each, fixed at open
+ *   wide_keys    keys held at once whose state does not fit 64 bits: sliding logs, and windows with large counts
+ *                (default keys/16 or 1024, the larger; 1 to 2^24): about 72 bytes each
+ *   log_entries  admissions held at once by all sliding logs together (default keys or 65536, the larger; at most
+ *                2^30): about 13 bytes each
+ * The memory of the last two is reserved at open and touched only as it is used.
  *
  * @param url      what to open
  * @param options  may be NULL
@@ -195,7 +196,8 @@ CAUDAL_API int caudal_set_limit_at(struct caudal_store *store, uint32_t id, cons
 CAUDAL_API int caudal_remove_limit(struct caudal_store *store, uint32_t id);
 
 /**
- * Takes `cost` tokens, or none. Cost 0 reads without spending and is always allowed.
+ * Takes `cost` tokens, or none. Cost 0 spends nothing; it is refused only while a limit that was lowered leaves the key more
+ * than its whole capacity in debt.
  *
  * @param store       the store
  * @param limit       from caudal_add_limit

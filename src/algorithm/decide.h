@@ -1,0 +1,40 @@
+/* What the algorithms have in common: the question, and the parts of an answer that do not depend on how one counts.
+ *
+ * Every algorithm is a pure function: old state, limit, now, question → answer, new state. It reads no clock, takes no
+ * lock, allocates nothing. It returns whether the state changed; the store owns reading, comparing and swapping. */
+#ifndef CDL_ALGORITHM_DECIDE_H
+#define CDL_ALGORITHM_DECIDE_H
+
+#include "base/arith.h"
+#include "caudal/store.h"
+
+enum cdl_operation {
+    CDL_TAKE,   /* at least `minimum`, at most `maximum` tokens, or none */
+    CDL_PEEK,   /* what CDL_TAKE would answer */
+    CDL_REFUND, /* `maximum` tokens back */
+    CDL_UNDO, /* exactly the charge of `maximum` made at this same `now`, because another limit of the request refused */
+};
+
+struct cdl_question {
+    enum cdl_operation operation;
+    uint64_t minimum;
+    uint64_t maximum;
+};
+
+static inline struct cdl_question cdl_question_take(uint64_t cost)
+{
+    return (struct cdl_question){CDL_TAKE, cost, cost};
+}
+
+static inline struct cdl_question cdl_question_peek(uint64_t cost)
+{
+    return (struct cdl_question){CDL_PEEK, cost, cost};
+}
+
+/* How many tokens a question gets when `available` may be spent, if it may have any at all. */
+static inline uint64_t cdl_grant(const struct cdl_question *question, uint64_t available)
+{
+    return cdl_min_u64(question->maximum, available);
+}
+
+#endif

@@ -1,0 +1,103 @@
+#include "algorithm/window.h"
+
+/* A state as `now` sees it. */
+struct view {
+    struct cdl_window_state state;
+    int64_t into;  /* ns of the window that have passed; 0 when it is the one ahead */
+    cdl_i128 left; /* ns to its end */
+};
+
+static struct view look(const struct cdl_window_rule *rule, int64_t now, bool fresh,
+                        const struct cdl_window_state *state)
+{
+    const int64_t period = rule->period_ns;
+    const int64_t index = (int64_t)cdl_floor_div(now, period);
+    struct view view = {.state = {.index = index}};
+    if (!fresh && state->index == index + 1) {
+        view.state = *state;
+    } else {
+        if (!fresh && state->index == index)
+            view.state = *state;
+        else if (!fresh && state->index == index - 1 && rule->sliding)
+            view.state.previous = state->current;
+        view.into = (int64_t)(now - (cdl_i128)index * period);
+    }
+    view.left = ((cdl_i128)view.state.index + 1) * period - now;
+    return view;
+}
+
+/* period times what the limit still has room for; negative after it was lowered. count < 2^41 and period < 2^62. */
+static cdl_i128 room(const struct cdl_window_rule *rule, const struct view *view)
+{
+    return ((cdl_i128)rule->count - (cdl_i128)view->state.current) * rule->period_ns -
+           (cdl_i128)view->state.previous * (rule->period_ns - view->into);
+}
+
+/* The first moment at which `cost` <= count fits, as a distance from now. */
+static cdl_i128 wait(const struct cdl_window_rule *rule, const struct view *view, uint64_t cost)
+{
+    if (!rule->sliding)
+        return view->left;
+    const cdl_i128 period = rule->period_ns;
+    const cdl_i128 previous = view->state.previous, current = view->state.current;
+    const cdl_i128 spare = (cdl_i128)rule->count - (cdl_i128)cost;
+    if (previous > 0 && current <= spare) { /* enough of the previous window leaves before the edge */
+        cdl_i128 into = period - (spare - current) * period / previous;
+        if (into < period)
+            return view->left - period + into;
+    }
+    cdl_i128 into = current == 0 ? 0 : period - spare * period / current;
+    return view->left + (into > 0 ? into : 0);
+}
+
+static cdl_i128 time_to_empty(const struct cdl_window_rule *rule, const struct view *view)
+{
+    if (view->state.current > 0)
+        return view->left + (rule->sliding ? rule->period_ns : 0);
+    return view->state.previous > 0 ? view->left : 0;
+}
+
+bool cdl_window_decide(const struct cdl_window_rule *rule, int64_t now, bool fresh, struct cdl_window_state *state,
+                       const struct cdl_question *question, struct caudal_decision *decision)
+{
+    struct view view = look(rule, now, fresh, state);
+    bool changed = false;
+    const bool giving_back = question->operation == CDL_REFUND || question->operation == CDL_UNDO;
+    if (giving_back) {
+        view.state.current -= cdl_min_u64(view.state.current, question->maximum);
+        changed = !fresh;
+    }
+    cdl_i128 left = room(rule, &view);
+    uint64_t available = left < 0 ? 0 : (uint64_t)(left / rule->period_ns);
+    const uint64_t wanted = giving_back ? 0 : question->minimum;
+
+    decision->capacity = rule->count;
+    decision->granted = 0;
+    decision->remaining = available;
+    decision->retry_after_ns = 0;
+    if (giving_back || (wanted <= available && left >= 0)) {
+        uint64_t granted = giving_back ? 0 : cdl_grant(question, available);
+        decision->verdict = CAUDAL_ALLOW;
+        decision->remaining = available - granted;
+        view.state.current += granted;
+        if (question->operation == CDL_TAKE) {
+            decision->granted = granted;
+            changed = granted > 0;
+        }
+    } else if (wanted > rule->count) {
+        decision->verdict = CAUDAL_NEVER;
+        decision->retry_after_ns = -1;
+    } else {
+        decision->verdict = CAUDAL_DENY;
+        decision->retry_after_ns = cdl_clamp_i64(wait(rule, &view, wanted));
+    }
+    decision->reset_after_ns = cdl_clamp_i64(time_to_empty(rule, &view));
+    *state = view.state;
+    return changed && question->operation != CDL_PEEK;
+}
+
+int64_t cdl_window_time_to_empty(const struct cdl_window_rule *rule, int64_t now, const struct cdl_window_state *state)
+{
+    struct view view = look(rule, now, false, state);
+    return cdl_clamp_i64(time_to_empty(rule, &view));
+}

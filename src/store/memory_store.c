@@ -1,0 +1,604 @@
+/* Deciding on keys held in memory.
+ *
+ * A decision is a loop: copy the limit's view, find the key's entry, work out the answer, and put the new state in place if
+ * the entry is still what was looked at. Only a key that comes in takes a lock. See table.h for why this is right. */
+#include "store/memory_store.h"
+
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/problem.h"
+#include "store/url.h"
+
+#define PREFETCH_BATCH 16
+
+/* ---- judging entries ---- */
+
+static struct cdl_limit_slot *owner_of(const struct cdl_memory_store *store, uint16_t number)
+{
+    uint32_t owner = atomic_load_explicit(&store->limits->owner[number], memory_order_acquire);
+    return owner == 0 ? NULL : cdl_limits_slot(store->limits, owner - 1);
+}
+
+uint64_t cdl_memory_convert(const struct cdl_limit_view *view, const struct cdl_limit_previous *previous,
+                            uint64_t state)
+{
+    if (view->layout != CDL_LAYOUT_BUCKET)
+        return state;
+    return cdl_token_clock_convert(&previous->bucket, &view->bucket, previous->changed_at, state);
+}
+
+static int64_t entry_time_left(void *context, uint64_t tag, uint64_t state)
+{
+    const struct cdl_memory_judge *judge = context;
+    struct cdl_limit_slot *slot = owner_of(judge->store, (uint16_t)tag);
+    if (slot == NULL)
+        return 0; /* left over from a limit that was removed */
+    struct cdl_limit_view view;
+    struct cdl_limit_previous previous;
+    cdl_limit_read(slot, &view, &previous);
+    struct cdl_window_fields fields = view.fields;
+    if (view.number != (uint16_t)tag) {
+        if (view.previous_number != (uint16_t)tag)
+            return 0;
+        state = cdl_memory_convert(&view, &previous, state);
+        fields = previous.fields;
+    }
+    if (view.layout == CDL_LAYOUT_BUCKET) {
+        const int64_t now = cdl_instant_monotonic(judge->now);
+        /* Outside the clock's window nothing can be said: keep the entry until its own limit is asked. */
+        return cdl_token_clock_covers(&view.bucket, now) ? cdl_token_bucket_time_to_full(&view.bucket, now, state)
+                                                         : INT64_MAX;
+    }
+    const struct cdl_window_state window = cdl_window_unpack(fields, state);
+    return cdl_window_time_to_empty(&view.window, cdl_instant_realtime(judge->now), &window);
+}
+
+static int64_t record_time_left(void *context, const struct cdl_wide_record *record, const struct cdl_log_pool *pool)
+{
+    const struct cdl_memory_judge *judge = context;
+    struct cdl_limit_slot *slot = owner_of(judge->store, record->number);
+    if (slot == NULL)
+        return 0;
+    struct cdl_limit_view view;
+    cdl_limit_read(slot, &view, NULL);
+    if (view.number != record->number)
+        return 0;
+    if (view.layout == CDL_LAYOUT_LOG)
+        return cdl_log_time_to_empty(&view.log, cdl_instant_monotonic(judge->now), &record->log, pool);
+    return cdl_window_time_to_empty(&view.window, cdl_instant_realtime(judge->now), &record->window);
+}
+
+static bool record_is_log(void *context, uint16_t number)
+{
+    const struct cdl_memory_judge *judge = context;
+    struct cdl_limit_slot *slot = owner_of(judge->store, number);
+    if (slot == NULL)
+        return false;
+    struct cdl_limit_view view;
+    cdl_limit_read(slot, &view, NULL);
+    return view.layout == CDL_LAYOUT_LOG;
+}
+
+struct cdl_table_judge cdl_memory_table_judge(struct cdl_memory_judge *judge)
+{
+    return (struct cdl_table_judge){entry_time_left, judge};
+}
+
+struct cdl_wide_judge cdl_memory_wide_judge(struct cdl_memory_judge *judge)
+{
+    return (struct cdl_wide_judge){record_time_left, record_is_log, judge};
+}
+
+/* ---- one decision ---- */
+
+/* A question on its way: what is asked of whom, and the version of the limit that it is being answered under. */
+struct inquiry {
+    struct cdl_memory_store *store;
+    struct cdl_limit_slot *slot;
+    struct cdl_key_hash hash;
+    const struct cdl_question *question;
+    struct cdl_instant *now;
+    struct caudal_decision *decision;
+    struct cdl_limit_view view;
+    uint32_t version;
+};
+
+static bool decide_word(struct inquiry *inquiry, bool fresh, uint64_t *state)
+{
+    const struct cdl_limit_view *view = &inquiry->view;
+    if (view->layout == CDL_LAYOUT_BUCKET)
+        return cdl_token_bucket_decide(&view->bucket, inquiry->now->monotonic_ns, fresh, state, inquiry->question,
+                                       inquiry->decision);
+    struct cdl_window_state window = cdl_window_unpack(view->fields, *state);
+    bool changed = cdl_window_decide(&view->window, inquiry->now->realtime_ns, fresh, &window, inquiry->question,
+                                     inquiry->decision);
+    *state = cdl_window_pack(view->fields, &window);
+    return changed;
+}
+
+/* What is to be done next. */
+enum outcome {
+    DONE,
+    AGAIN,   /* another thread changed the entry: look again */
+    RESTART, /* the limit changed: read it again */
+};
+
+static enum outcome decide_entry(struct inquiry *inquiry, struct cdl_pair *entry, uint64_t tag)
+{
+    const struct cdl_pair was = cdl_pair_load(entry);
+    if (was.first != tag)
+        return AGAIN;
+    uint64_t state = was.second;
+    if (!decide_word(inquiry, false, &state))
+        return DONE;
+    return cdl_pair_swap(entry, was, (struct cdl_pair){tag, state}) ? DONE : AGAIN;
+}
+
+/* An entry that is still written under the previous number: converted and charged by one swap. */
+static enum outcome decide_previous(struct inquiry *inquiry, struct cdl_pair *entry, uint64_t old_tag, uint64_t tag)
+{
+    const struct cdl_pair was = cdl_pair_load(entry);
+    if (was.first != old_tag)
+        return AGAIN;
+    struct cdl_limit_view view;
+    struct cdl_limit_previous previous;
+    if (cdl_limit_read(inquiry->slot, &view, &previous) != inquiry->version)
+        return RESTART;
+    uint64_t state = cdl_memory_convert(&view, &previous, was.second);
+    if (!decide_word(inquiry, false, &state))
+        return DONE;
+    return cdl_pair_swap(entry, was, (struct cdl_pair){tag, state}) ? DONE : AGAIN;
+}
+
+static enum outcome decide_absent(struct inquiry *inquiry, const struct cdl_table_place *place, uint64_t tag)
+{
+    uint64_t state = 0;
+    if (!decide_word(inquiry, true, &state))
+        return DONE;
+    enum outcome outcome = DONE;
+    pthread_mutex_lock(&place->stripe->lock);
+    if (!cdl_limit_unchanged(inquiry->slot, inquiry->version)) {
+        outcome = RESTART;
+    } else if (cdl_table_find(place, tag) != NULL) {
+        outcome = AGAIN;
+    } else {
+        struct cdl_memory_judge judge = {inquiry->store, inquiry->now};
+        const struct cdl_table_judge table_judge = cdl_memory_table_judge(&judge);
+        cdl_table_claim(place, (struct cdl_pair){tag, state}, &table_judge);
+    }
+    pthread_mutex_unlock(&place->stripe->lock);
+    return outcome;
+}
+
+static enum outcome decide_narrow(struct inquiry *inquiry, const struct cdl_table_place *place)
+{
+    const uint64_t tag = place->fingerprint | inquiry->view.number;
+    enum outcome outcome;
+    do {
+        struct cdl_pair *entry = cdl_table_find(place, tag);
+        if (entry == NULL && inquiry->view.previous_number != 0) {
+            const uint64_t old_tag = place->fingerprint | inquiry->view.previous_number;
+            struct cdl_pair *old = cdl_table_find(place, old_tag);
+            if (old != NULL) {
+                outcome = decide_previous(inquiry, old, old_tag, tag);
+                continue;
+            }
+            entry = cdl_table_find(place, tag); /* it may have been converted between the two looks */
+        }
+        outcome = entry != NULL ? decide_entry(inquiry, entry, tag) : decide_absent(inquiry, place, tag);
+    } while (outcome == AGAIN);
+    return outcome;
+}
+
+/* The state that a key had before its window became a wide one, taken out of the narrow table. False: it had none. */
+static bool extract_narrow(struct inquiry *inquiry, struct cdl_window_state *window)
+{
+    struct cdl_limit_view view;
+    struct cdl_limit_previous previous;
+    cdl_limit_read(inquiry->slot, &view, &previous);
+    const struct cdl_table_place place = cdl_table_place(&inquiry->store->table, inquiry->hash, view.salt);
+    struct cdl_pair *entry;
+    while ((entry = cdl_table_find(&place, place.fingerprint | view.previous_number)) != NULL) {
+        const struct cdl_pair was = cdl_pair_load(entry);
+        if (was.first != (place.fingerprint | view.previous_number) ||
+            !cdl_pair_swap(entry, was, (struct cdl_pair){0, 0}))
+            continue;
+        *window = cdl_window_unpack(previous.fields, was.second);
+        return true;
+    }
+    return false;
+}
+
+static void decide_wide_window(struct inquiry *inquiry, struct cdl_wide_stripe *stripe,
+                               const struct cdl_wide_judge *judge)
+{
+    const struct cdl_limit_view *view = &inquiry->view;
+    const struct cdl_wide_table *wide = &inquiry->store->wide;
+    struct cdl_wide_record *record = cdl_wide_find(wide, stripe, inquiry->hash, view->number);
+    struct cdl_window_state window;
+    if (record == NULL && view->previous_number != 0 && extract_narrow(inquiry, &window)) {
+        record = cdl_wide_insert(wide, stripe, inquiry->hash, view->number, judge);
+        record->window = window;
+    }
+    if (record != NULL)
+        window = record->window;
+    if (!cdl_window_decide(&view->window, inquiry->now->realtime_ns, record == NULL, &window, inquiry->question,
+                           inquiry->decision))
+        return;
+    if (record == NULL)
+        record = cdl_wide_insert(wide, stripe, inquiry->hash, view->number, judge);
+    record->window = window;
+}
+
+static void decide_log(struct inquiry *inquiry, struct cdl_wide_stripe *stripe, const struct cdl_wide_judge *judge)
+{
+    const struct cdl_limit_view *view = &inquiry->view;
+    const struct cdl_wide_table *wide = &inquiry->store->wide;
+    struct cdl_wide_record *record = cdl_wide_find(wide, stripe, inquiry->hash, view->number);
+    if (inquiry->question->operation == CDL_TAKE)
+        cdl_wide_reserve_chunk(wide, stripe, record, judge);
+    struct cdl_log log = {0};
+    bool changed = cdl_log_decide(&view->log, inquiry->now->monotonic_ns, record != NULL ? &record->log : &log,
+                                  &stripe->pool, inquiry->question, inquiry->decision);
+    if (changed && record == NULL)
+        cdl_wide_insert(wide, stripe, inquiry->hash, view->number, judge)->log = log;
+}
+
+static enum outcome decide_wide(struct inquiry *inquiry)
+{
+    struct cdl_wide_stripe *stripe = cdl_wide_stripe(&inquiry->store->wide, inquiry->hash);
+    struct cdl_memory_judge context = {inquiry->store, inquiry->now};
+    const struct cdl_wide_judge judge = cdl_memory_wide_judge(&context);
+    enum outcome outcome = DONE;
+    pthread_mutex_lock(&stripe->lock);
+    if (!cdl_limit_unchanged(inquiry->slot, inquiry->version))
+        outcome = RESTART;
+    else if (inquiry->view.layout == CDL_LAYOUT_LOG)
+        decide_log(inquiry, stripe, &judge);
+    else
+        decide_wide_window(inquiry, stripe, &judge);
+    pthread_mutex_unlock(&stripe->lock);
+    return outcome;
+}
+
+static void decide_unlimited(const struct cdl_question *question, struct caudal_decision *decision)
+{
+    decision->verdict = CAUDAL_ALLOW;
+    decision->capacity = UINT64_MAX;
+    decision->remaining = UINT64_MAX;
+    decision->granted = question->operation == CDL_TAKE ? question->maximum : 0;
+    decision->retry_after_ns = 0;
+    decision->reset_after_ns = 0;
+}
+
+/* Answers under the view that the inquiry carries. */
+static enum outcome decide_under_view(struct inquiry *inquiry, const struct cdl_table_place *place)
+{
+    const struct cdl_limit_view *view = &inquiry->view;
+    switch ((enum cdl_layout)view->layout) {
+    case CDL_LAYOUT_BUCKET: {
+        const int64_t now = cdl_instant_monotonic(inquiry->now);
+        if (__builtin_expect(!cdl_token_clock_covers(&view->bucket, now), false)) {
+            cdl_memory_recentre(inquiry->store, inquiry->slot, view->id, now);
+            return RESTART;
+        }
+        return decide_narrow(inquiry, place);
+    }
+    case CDL_LAYOUT_WINDOW:
+        cdl_instant_realtime(inquiry->now);
+        return decide_narrow(inquiry, place);
+    case CDL_LAYOUT_WIDE_WINDOW:
+        cdl_instant_realtime(inquiry->now);
+        return decide_wide(inquiry);
+    case CDL_LAYOUT_LOG:
+        cdl_instant_monotonic(inquiry->now);
+        return decide_wide(inquiry);
+    case CDL_LAYOUT_NONE:
+        break;
+    }
+    decide_unlimited(inquiry->question, inquiry->decision);
+    return DONE;
+}
+
+/* Reads the limit into the inquiry. False: there is no such limit. */
+static bool read_limit(struct inquiry *inquiry, uint32_t id)
+{
+    inquiry->slot = cdl_limits_find(inquiry->store->limits, id);
+    if (inquiry->slot == NULL)
+        return false;
+    inquiry->version = cdl_limit_read(inquiry->slot, &inquiry->view, NULL);
+    return inquiry->view.id == id && id != 0;
+}
+
+static int decide_hashed(struct cdl_memory_store *store, uint32_t id, struct cdl_key_hash hash,
+                         const struct cdl_question *question, struct cdl_instant *now, struct caudal_decision *decision)
+{
+    struct inquiry inquiry = {.store = store, .hash = hash, .question = question, .now = now, .decision = decision};
+    do {
+        if (!read_limit(&inquiry, id))
+            return CAUDAL_ERR_UNKNOWN;
+        const struct cdl_table_place place = cdl_table_place(&store->table, hash, inquiry.view.salt);
+        if (decide_under_view(&inquiry, &place) == DONE)
+            return CAUDAL_OK;
+    } while (true);
+}
+
+static struct cdl_key_hash hash_of(const struct cdl_memory_store *store, const struct caudal_request *request)
+{
+    return cdl_key_hash(store->secret, request->key, request->key_length);
+}
+
+static int memory_decide(struct caudal_store *head, const struct caudal_request *request,
+                         const struct cdl_question *question, struct cdl_instant *now, struct caudal_decision *decision)
+{
+    struct cdl_memory_store *store = cdl_memory_store(head);
+    return decide_hashed(store, request->limit, hash_of(store, request), question, now, decision);
+}
+
+/* ---- many decisions ---- */
+
+/* Up to PREFETCH_BATCH requests: all lines are on their way to the cache before the first is needed. */
+static void take_some(struct cdl_memory_store *store, const struct caudal_request *requests, size_t count,
+                      struct cdl_instant *now, struct caudal_decision *decisions)
+{
+    struct cdl_table_place places[PREFETCH_BATCH];
+    struct cdl_key_hash hashes[PREFETCH_BATCH];
+    struct inquiry inquiry = {.store = store, .now = now};
+    uint32_t known = 0; /* the limit whose view the inquiry carries */
+    for (size_t i = 0; i < count; i++) {
+        if (decisions[i].status != CAUDAL_OK)
+            continue;
+        hashes[i] = hash_of(store, &requests[i]);
+        if (requests[i].limit != known || known == 0)
+            known = read_limit(&inquiry, requests[i].limit) ? requests[i].limit : 0;
+        places[i] = cdl_table_place(&store->table, hashes[i], inquiry.view.salt);
+        cdl_table_prefetch(&places[i]);
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (decisions[i].status != CAUDAL_OK)
+            continue;
+        const struct cdl_question question = cdl_question_take(requests[i].cost);
+        const bool same_limit = requests[i].limit == known && known != 0;
+        if (same_limit && cdl_limit_unchanged(inquiry.slot, inquiry.version)) {
+            inquiry.hash = hashes[i];
+            inquiry.question = &question;
+            inquiry.decision = &decisions[i];
+            if (decide_under_view(&inquiry, &places[i]) == DONE)
+                continue;
+        }
+        decisions[i].status = decide_hashed(store, requests[i].limit, hashes[i], &question, now, &decisions[i]);
+        known = read_limit(&inquiry, requests[i].limit) ? requests[i].limit : 0;
+    }
+}
+
+static void memory_take_batch(struct caudal_store *head, const struct caudal_request *requests, size_t count,
+                              struct cdl_instant *now, struct caudal_decision *decisions)
+{
+    for (size_t i = 0; i < count; i += PREFETCH_BATCH) {
+        size_t some = count - i < PREFETCH_BATCH ? count - i : PREFETCH_BATCH;
+        take_some(cdl_memory_store(head), requests + i, some, now, decisions + i);
+    }
+}
+
+/* What requests up to and including `i` ask of the bucket of request `i`: the same one may be named more than once. */
+static uint64_t cost_so_far(const struct caudal_request *requests, const struct cdl_key_hash *hashes, size_t i)
+{
+    uint64_t cost = requests[i].cost;
+    for (size_t j = 0; j < i; j++)
+        if (requests[j].limit == requests[i].limit && hashes[j].low == hashes[i].low &&
+            hashes[j].high == hashes[i].high && __builtin_add_overflow(cost, requests[j].cost, &cost))
+            return UINT64_MAX;
+    return cost;
+}
+
+/* Plan, then commit; what was charged is given back when a request that passed the plan is refused after all, because another
+ * thread was faster. Sets *refused to the index of the first refusal of the commit, or to count. */
+static int commit(struct cdl_memory_store *store, const struct caudal_request *requests,
+                  const struct cdl_key_hash *hashes, size_t count, struct cdl_instant *now,
+                  struct caudal_decision *decisions, size_t *refused)
+{
+    int status = CAUDAL_OK;
+    size_t done = 0;
+    for (; done < count; done++) {
+        const struct cdl_question question = cdl_question_take(requests[done].cost);
+        status = decide_hashed(store, requests[done].limit, hashes[done], &question, now, &decisions[done]);
+        if (status != CAUDAL_OK || decisions[done].verdict != CAUDAL_ALLOW)
+            break;
+    }
+    *refused = done;
+    if (done == count)
+        return status;
+    for (size_t i = 0; i < done; i++) {
+        const struct cdl_question question = {CDL_UNDO, 0, requests[i].cost};
+        struct caudal_decision ignored;
+        decide_hashed(store, requests[i].limit, hashes[i], &question, now, &ignored);
+    }
+    return status;
+}
+
+static int peek_all(struct cdl_memory_store *store, const struct caudal_request *requests,
+                    const struct cdl_key_hash *hashes, size_t count, struct cdl_instant *now,
+                    struct caudal_decision *decisions, bool *pass)
+{
+    *pass = true;
+    for (size_t i = 0; i < count; i++) {
+        const struct cdl_question question = cdl_question_peek(cost_so_far(requests, hashes, i));
+        int status = decide_hashed(store, requests[i].limit, hashes[i], &question, now, &decisions[i]);
+        if (status != CAUDAL_OK)
+            return status;
+        *pass &= decisions[i].verdict == CAUDAL_ALLOW;
+    }
+    return CAUDAL_OK;
+}
+
+static int memory_take_all(struct caudal_store *head, const struct caudal_request *requests, size_t count,
+                           struct cdl_instant *now, struct caudal_decision *decisions)
+{
+    struct cdl_memory_store *store = cdl_memory_store(head);
+    struct cdl_key_hash hashes[CAUDAL_TAKE_ALL_MAX];
+    for (size_t i = 0; i < count; i++)
+        hashes[i] = hash_of(store, &requests[i]);
+
+    bool pass;
+    size_t refused = count;
+    int status = peek_all(store, requests, hashes, count, now, decisions, &pass);
+    if (status == CAUDAL_OK && pass)
+        status = commit(store, requests, hashes, count, now, decisions, &refused);
+    if (status != CAUDAL_OK || (pass && refused == count))
+        return status;
+
+    /* Refused: those that would have let the request pass report what they hold, unspent. */
+    for (size_t i = 0; i < count; i++) {
+        const bool says_no = pass ? i == refused : decisions[i].verdict != CAUDAL_ALLOW;
+        const struct cdl_question question = cdl_question_peek(0);
+        if (!says_no && status == CAUDAL_OK)
+            status = decide_hashed(store, requests[i].limit, hashes[i], &question, now, &decisions[i]);
+    }
+    return status;
+}
+
+static void reset_narrow(struct inquiry *inquiry, uint16_t number)
+{
+    const struct cdl_table_place place = cdl_table_place(&inquiry->store->table, inquiry->hash, inquiry->view.salt);
+    const uint64_t tag = place.fingerprint | number;
+    struct cdl_pair *entry;
+    while (number != 0 && (entry = cdl_table_find(&place, tag)) != NULL) {
+        const struct cdl_pair was = cdl_pair_load(entry);
+        if (was.first == tag)
+            cdl_pair_swap(entry, was, (struct cdl_pair){0, 0});
+    }
+}
+
+static void reset_wide(struct inquiry *inquiry)
+{
+    struct cdl_wide_table *wide = &inquiry->store->wide;
+    struct cdl_wide_stripe *stripe = cdl_wide_stripe(wide, inquiry->hash);
+    pthread_mutex_lock(&stripe->lock);
+    struct cdl_wide_record *record = cdl_wide_find(wide, stripe, inquiry->hash, inquiry->view.number);
+    if (record != NULL)
+        cdl_wide_remove(wide, stripe, record, inquiry->view.layout == CDL_LAYOUT_LOG);
+    pthread_mutex_unlock(&stripe->lock);
+}
+
+static int memory_reset(struct caudal_store *head, const struct caudal_request *request)
+{
+    struct cdl_memory_store *store = cdl_memory_store(head);
+    struct inquiry inquiry = {.store = store, .hash = hash_of(store, request)};
+    do { /* until the limit has not changed meanwhile: an entry could have been converted behind us */
+        if (!read_limit(&inquiry, request->limit))
+            return CAUDAL_ERR_UNKNOWN;
+        reset_narrow(&inquiry, inquiry.view.previous_number);
+        reset_narrow(&inquiry, inquiry.view.number);
+        if (inquiry.view.layout == CDL_LAYOUT_WIDE_WINDOW || inquiry.view.layout == CDL_LAYOUT_LOG)
+            reset_wide(&inquiry);
+    } while (!cdl_limit_unchanged(inquiry.slot, inquiry.version));
+    return CAUDAL_OK;
+}
+
+/* ---- the store as a whole ---- */
+
+static int memory_stats(struct caudal_store *head, struct caudal_store_stats *stats)
+{
+    struct cdl_memory_store *store = cdl_memory_store(head);
+    struct cdl_instant now = cdl_instant_read(head->clock);
+    struct cdl_memory_judge context = {store, &now};
+    const struct cdl_table_judge judge = cdl_memory_table_judge(&context);
+    const struct cdl_wide_judge wide_judge = cdl_memory_wide_judge(&context);
+    pthread_mutex_lock(&store->limits->lock);
+    stats->limits = store->limits->count;
+    pthread_mutex_unlock(&store->limits->lock);
+    stats->bytes = cdl_table_bytes(&store->table) + cdl_wide_bytes(&store->wide) + sizeof *store->limits;
+    stats->slots = store->table.line_count * CDL_LINE_ENTRIES +
+                   (uint64_t)store->wide.stripe_count * (store->wide.records_per_stripe - 1);
+    stats->live_keys = stats->inserted = stats->live_evictions = 0;
+    cdl_table_count(&store->table, &judge, &stats->live_keys, &stats->inserted, &stats->live_evictions);
+    cdl_wide_count(&store->wide, &wide_judge, &stats->live_keys, &stats->inserted, &stats->live_evictions);
+    return CAUDAL_OK;
+}
+
+static void memory_close(struct caudal_store *head)
+{
+    struct cdl_memory_store *store = cdl_memory_store(head);
+    const struct caudal_allocator allocator = head->allocator;
+    cdl_limits_close(store->limits, &allocator);
+    cdl_wide_close(&store->wide, &allocator);
+    cdl_table_close(&store->table, &allocator);
+    explicit_bzero(store->secret, sizeof store->secret);
+    cdl_release(&allocator, store, 1, sizeof *store);
+}
+
+static const struct cdl_store_ops memory_ops = {
+    .close = memory_close,
+    .stats = memory_stats,
+    .add_limit = cdl_memory_add_limit,
+    .find_limit = cdl_memory_find_limit,
+    .get_limit = cdl_memory_get_limit,
+    .set_limit = cdl_memory_set_limit,
+    .remove_limit = cdl_memory_remove_limit,
+    .decide = memory_decide,
+    .reset = memory_reset,
+    .take_all = memory_take_all,
+    .take_batch = memory_take_batch,
+};
+
+struct sizes {
+    uint64_t keys, wide_keys, log_entries;
+};
+
+static int read_sizes(const char *parameters, size_t position, struct sizes *sizes, struct caudal_problem *problem)
+{
+    *sizes = (struct sizes){1000000, 0, 0};
+    const struct cdl_url_number numbers[] = {
+        {"keys", 1, UINT64_C(1) << 32, &sizes->keys},
+        {"wide_keys", 1, UINT64_C(1) << 24, &sizes->wide_keys},
+        {"log_entries", 1, UINT64_C(1) << 30, &sizes->log_entries},
+    };
+    int status = cdl_url_numbers(parameters, position, numbers, sizeof numbers / sizeof numbers[0], problem);
+    if (sizes->wide_keys == 0)
+        sizes->wide_keys = sizes->keys / 16 < 1024 ? 1024 : cdl_min_u64(sizes->keys / 16, UINT64_C(1) << 24);
+    if (sizes->log_entries == 0)
+        sizes->log_entries = sizes->keys < 65536 ? 65536 : cdl_min_u64(sizes->keys, UINT64_C(1) << 30);
+    return status;
+}
+
+/* Opens the parts in turn; what has been opened is closed again when a later one fails. */
+static struct cdl_memory_store *open_parts(const struct sizes *sizes, const struct caudal_allocator *allocator)
+{
+    struct cdl_memory_store *store = cdl_allocate(allocator, 1, sizeof *store, 64);
+    if (store == NULL)
+        return NULL;
+    store->limits = cdl_limits_open(allocator);
+    if (store->limits != NULL) {
+        if (cdl_table_open(&store->table, sizes->keys, allocator)) {
+            if (cdl_wide_open(&store->wide, sizes->wide_keys, sizes->log_entries, allocator))
+                return store;
+            cdl_table_close(&store->table, allocator);
+        }
+        cdl_limits_close(store->limits, allocator);
+    }
+    cdl_release(allocator, store, 1, sizeof *store);
+    return NULL;
+}
+
+int cdl_memory_store_open(const char *parameters, size_t position, const struct caudal_clock *clock,
+                          const struct caudal_allocator *allocator, struct caudal_store **out,
+                          struct caudal_problem *problem)
+{
+    struct sizes sizes;
+    int status = read_sizes(parameters, position, &sizes, problem);
+    if (status != CAUDAL_OK)
+        return status;
+    struct cdl_memory_store *store = open_parts(&sizes, allocator);
+    if (store == NULL)
+        return cdl_problem(problem, CAUDAL_ERR_MEMORY, 0, "no memory for a table of %llu keys",
+                           (unsigned long long)sizes.keys);
+    if (getrandom(store->secret, sizeof store->secret, 0) != (ssize_t)sizeof store->secret) {
+        store->head = (struct caudal_store){&memory_ops, clock, *allocator};
+        memory_close(&store->head);
+        return cdl_problem(problem, CAUDAL_ERR_MEMORY, 0, "the system gives no random bytes for the table's secret");
+    }
+    store->head = (struct caudal_store){&memory_ops, clock, *allocator};
+    *out = &store->head;
+    return CAUDAL_OK;
+}

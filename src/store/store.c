@@ -1,0 +1,333 @@
+/* The public face of every store: arguments are checked here, once, and then the kind of store at hand does the work. */
+#include "store/store.h"
+
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/problem.h"
+
+static const struct {
+    const char *scheme;
+    int (*open)(const char *parameters, size_t position, const struct caudal_clock *clock,
+                const struct caudal_allocator *allocator, struct caudal_store **store, struct caudal_problem *problem);
+} kinds[] = {
+    {"memory:", cdl_memory_store_open},
+};
+
+int caudal_store_open(const char *url, const struct caudal_store_options *options, struct caudal_store **store,
+                      struct caudal_problem *problem)
+{
+    if (store != NULL)
+        *store = NULL;
+    if (url == NULL || store == NULL)
+        return cdl_problem(problem, CAUDAL_ERR_ARGUMENT, 0, "%s is NULL", url == NULL ? "url" : "store");
+    if (options != NULL && options->size != sizeof *options)
+        return cdl_problem(problem, CAUDAL_ERR_ARGUMENT, 0, "options.size is %zu; this library knows %zu",
+                           options->size, sizeof *options);
+    const struct caudal_clock *clock = options != NULL ? options->clock : NULL;
+    const struct caudal_allocator *allocator = options != NULL ? options->allocator : NULL;
+    if (clock != NULL && (clock->size != sizeof *clock || clock->monotonic_ns == NULL || clock->realtime_ns == NULL))
+        return cdl_problem(problem, CAUDAL_ERR_ARGUMENT, 0, "options.clock lacks its size or a function");
+    if (allocator != NULL &&
+        (allocator->size != sizeof *allocator || allocator->allocate == NULL || allocator->release == NULL))
+        return cdl_problem(problem, CAUDAL_ERR_ARGUMENT, 0, "options.allocator lacks its size or a function");
+
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        const size_t length = strlen(kinds[i].scheme);
+        if (strncmp(url, kinds[i].scheme, length) != 0)
+            continue;
+        if (url[length] != '\0' && url[length] != '?')
+            return cdl_problem(problem, CAUDAL_ERR_SYNTAX, length, "expected '?' and parameters after '%s'",
+                               kinds[i].scheme);
+        const size_t position = length + (url[length] == '?');
+        return kinds[i].open(url + position, position, clock != NULL ? clock : caudal_clock_system(),
+                             allocator != NULL ? allocator : cdl_allocator_default(), store, problem);
+    }
+    return cdl_problem(problem, CAUDAL_ERR_SYNTAX, 0,
+                       "'%.32s' does not begin with a known kind of store: memory:", url);
+}
+
+void caudal_store_close(struct caudal_store *store)
+{
+    if (store != NULL)
+        store->ops->close(store);
+}
+
+int caudal_store_stats(struct caudal_store *store, struct caudal_store_stats *stats)
+{
+    if (store == NULL || stats == NULL || stats->size != sizeof *stats)
+        return CAUDAL_ERR_ARGUMENT;
+    return store->ops->stats(store, stats);
+}
+
+/* ---- limits ---- */
+
+int caudal_add_limit(struct caudal_store *store, const char *name, const struct caudal_limit *limit, uint32_t *id,
+                     struct caudal_problem *problem)
+{
+    if (store == NULL || name == NULL || id == NULL)
+        return cdl_problem(problem, CAUDAL_ERR_ARGUMENT, 0, "store, name or id is NULL");
+    const size_t length = strnlen(name, 256);
+    if (length == 0 || length > 255)
+        return cdl_problem(problem, CAUDAL_ERR_ARGUMENT, 0, "a limit's name has 1 to 255 bytes");
+    int status = caudal_limit_check(limit, problem);
+    if (status != CAUDAL_OK)
+        return status;
+    status = store->ops->add_limit(store, name, limit, id);
+    if (status != CAUDAL_OK)
+        cdl_problem(problem, status, 0, "limit '%s': %s", name, caudal_status_text(status));
+    return status;
+}
+
+int caudal_find_limit(struct caudal_store *store, const char *name, uint32_t *id)
+{
+    if (store == NULL || name == NULL || id == NULL)
+        return CAUDAL_ERR_ARGUMENT;
+    return store->ops->find_limit(store, name, id);
+}
+
+int caudal_get_limit(struct caudal_store *store, uint32_t id, struct caudal_limit *limit)
+{
+    if (store == NULL || limit == NULL || limit->size != sizeof *limit)
+        return CAUDAL_ERR_ARGUMENT;
+    return store->ops->get_limit(store, id, limit);
+}
+
+static int set_limit(struct caudal_store *store, uint32_t id, const struct caudal_limit *limit, struct cdl_instant now,
+                     struct caudal_problem *problem)
+{
+    int status = caudal_limit_check(limit, problem);
+    if (status != CAUDAL_OK)
+        return status;
+    status = store->ops->set_limit(store, id, limit, &now);
+    if (status != CAUDAL_OK)
+        cdl_problem(problem, status, 0, "limit %u: %s", id, caudal_status_text(status));
+    return status;
+}
+
+int caudal_set_limit(struct caudal_store *store, uint32_t id, const struct caudal_limit *limit,
+                     struct caudal_problem *problem)
+{
+    if (store == NULL)
+        return cdl_problem(problem, CAUDAL_ERR_ARGUMENT, 0, "store is NULL");
+    return set_limit(store, id, limit, cdl_instant_read(store->clock), problem);
+}
+
+int caudal_set_limit_at(struct caudal_store *store, uint32_t id, const struct caudal_limit *limit, int64_t now_ns,
+                        struct caudal_problem *problem)
+{
+    if (store == NULL)
+        return cdl_problem(problem, CAUDAL_ERR_ARGUMENT, 0, "store is NULL");
+    return set_limit(store, id, limit, cdl_instant_given(now_ns), problem);
+}
+
+int caudal_remove_limit(struct caudal_store *store, uint32_t id)
+{
+    return store == NULL ? CAUDAL_ERR_ARGUMENT : store->ops->remove_limit(store, id);
+}
+
+/* ---- one key ---- */
+
+static int check_request(const struct caudal_request *request)
+{
+    if (request->key == NULL && request->key_length > 0)
+        return CAUDAL_ERR_ARGUMENT;
+    return request->key_length > CAUDAL_KEY_MAX ? CAUDAL_ERR_KEY : CAUDAL_OK;
+}
+
+static void no_verdict(struct caudal_decision *decision, int status)
+{
+    *decision = (struct caudal_decision){.status = status};
+}
+
+static int decide(struct caudal_store *store, const struct caudal_request *request, const struct cdl_question *question,
+                  struct cdl_instant *now, struct caudal_decision *decision)
+{
+    if (decision == NULL)
+        return CAUDAL_ERR_ARGUMENT;
+    no_verdict(decision, CAUDAL_OK);
+    int status = store == NULL || question->maximum < question->minimum ? CAUDAL_ERR_ARGUMENT : check_request(request);
+    if (status == CAUDAL_OK)
+        status = store->ops->decide(store, request, question, now, decision);
+    if (status != CAUDAL_OK)
+        no_verdict(decision, status);
+    return status;
+}
+
+/* Reads the store's clock when it is needed. A NULL store is found out by decide(). */
+static struct cdl_instant clock_of(const struct caudal_store *store)
+{
+    return cdl_instant_read(store != NULL ? store->clock : NULL);
+}
+
+static int take(struct caudal_store *store, const struct caudal_request *request, struct cdl_instant now,
+                struct caudal_decision *decision)
+{
+    const struct cdl_question question = cdl_question_take(request->cost);
+    return decide(store, request, &question, &now, decision);
+}
+
+int caudal_take(struct caudal_store *store, uint32_t limit, const void *key, size_t key_length, uint64_t cost,
+                struct caudal_decision *decision)
+{
+    return take(store, &(struct caudal_request){limit, key, key_length, cost}, clock_of(store), decision);
+}
+
+int caudal_take_at(struct caudal_store *store, uint32_t limit, const void *key, size_t key_length, uint64_t cost,
+                   int64_t now_ns, struct caudal_decision *decision)
+{
+    return take(store, &(struct caudal_request){limit, key, key_length, cost}, cdl_instant_given(now_ns), decision);
+}
+
+static int peek(struct caudal_store *store, const struct caudal_request *request, struct cdl_instant now,
+                struct caudal_decision *decision)
+{
+    const struct cdl_question question = cdl_question_peek(request->cost);
+    return decide(store, request, &question, &now, decision);
+}
+
+int caudal_peek(struct caudal_store *store, uint32_t limit, const void *key, size_t key_length, uint64_t cost,
+                struct caudal_decision *decision)
+{
+    return peek(store, &(struct caudal_request){limit, key, key_length, cost}, clock_of(store), decision);
+}
+
+int caudal_peek_at(struct caudal_store *store, uint32_t limit, const void *key, size_t key_length, uint64_t cost,
+                   int64_t now_ns, struct caudal_decision *decision)
+{
+    return peek(store, &(struct caudal_request){limit, key, key_length, cost}, cdl_instant_given(now_ns), decision);
+}
+
+static int take_up_to(struct caudal_store *store, const struct caudal_request *request, uint64_t minimum,
+                      struct cdl_instant now, struct caudal_decision *decision)
+{
+    const struct cdl_question question = {CDL_TAKE, minimum, request->cost};
+    return decide(store, request, &question, &now, decision);
+}
+
+int caudal_take_up_to(struct caudal_store *store, uint32_t limit, const void *key, size_t key_length, uint64_t minimum,
+                      uint64_t maximum, struct caudal_decision *decision)
+{
+    return take_up_to(store, &(struct caudal_request){limit, key, key_length, maximum}, minimum, clock_of(store),
+                      decision);
+}
+
+int caudal_take_up_to_at(struct caudal_store *store, uint32_t limit, const void *key, size_t key_length,
+                         uint64_t minimum, uint64_t maximum, int64_t now_ns, struct caudal_decision *decision)
+{
+    return take_up_to(store, &(struct caudal_request){limit, key, key_length, maximum}, minimum,
+                      cdl_instant_given(now_ns), decision);
+}
+
+static int refund(struct caudal_store *store, const struct caudal_request *request, struct cdl_instant now,
+                  struct caudal_decision *decision)
+{
+    const struct cdl_question question = {CDL_REFUND, 0, request->cost};
+    struct caudal_decision ignored;
+    return decide(store, request, &question, &now, decision != NULL ? decision : &ignored);
+}
+
+int caudal_refund(struct caudal_store *store, uint32_t limit, const void *key, size_t key_length, uint64_t tokens,
+                  struct caudal_decision *decision)
+{
+    return refund(store, &(struct caudal_request){limit, key, key_length, tokens}, clock_of(store), decision);
+}
+
+int caudal_refund_at(struct caudal_store *store, uint32_t limit, const void *key, size_t key_length, uint64_t tokens,
+                     int64_t now_ns, struct caudal_decision *decision)
+{
+    return refund(store, &(struct caudal_request){limit, key, key_length, tokens}, cdl_instant_given(now_ns), decision);
+}
+
+int caudal_reset(struct caudal_store *store, uint32_t limit, const void *key, size_t key_length)
+{
+    const struct caudal_request request = {limit, key, key_length, 0};
+    int status = store == NULL ? CAUDAL_ERR_ARGUMENT : check_request(&request);
+    return status == CAUDAL_OK ? store->ops->reset(store, &request) : status;
+}
+
+/* ---- several ---- */
+
+/* The decision that binds: on a refusal the one that recovers last, NEVER before any wait; otherwise the one with least left. */
+static size_t binding(const struct caudal_decision *decisions, size_t count)
+{
+    size_t best = 0;
+    for (size_t i = 1; i < count; i++) {
+        const struct caudal_decision *d = &decisions[i], *b = &decisions[best];
+        if (d->verdict != b->verdict     ? d->verdict > b->verdict
+            : d->verdict == CAUDAL_ALLOW ? d->remaining < b->remaining
+                                         : d->retry_after_ns > b->retry_after_ns)
+            best = i;
+    }
+    return best;
+}
+
+/* The verdicts are ordered: what is worse is greater. */
+_Static_assert(CAUDAL_ALLOW < CAUDAL_DENY && CAUDAL_DENY < CAUDAL_NEVER, "binding() compares verdicts");
+
+static int take_all(struct caudal_store *store, const struct caudal_request *requests, size_t count,
+                    struct cdl_instant now, struct caudal_decision *decisions, struct caudal_decision *overall)
+{
+    if (overall == NULL)
+        return CAUDAL_ERR_ARGUMENT;
+    int status = CAUDAL_OK;
+    if (store == NULL || requests == NULL || decisions == NULL || count == 0 || count > CAUDAL_TAKE_ALL_MAX)
+        status = CAUDAL_ERR_ARGUMENT;
+    for (size_t i = 0; i < count && status == CAUDAL_OK; i++) {
+        no_verdict(&decisions[i], CAUDAL_OK);
+        status = check_request(&requests[i]);
+    }
+    if (status == CAUDAL_OK)
+        status = store->ops->take_all(store, requests, count, &now, decisions);
+    if (status != CAUDAL_OK) {
+        for (size_t i = 0; decisions != NULL && i < count && i < CAUDAL_TAKE_ALL_MAX; i++)
+            no_verdict(&decisions[i], status);
+        no_verdict(overall, status);
+        return status;
+    }
+    const size_t index = binding(decisions, count);
+    *overall = decisions[index];
+    overall->binding = (uint32_t)index;
+    return CAUDAL_OK;
+}
+
+int caudal_take_all(struct caudal_store *store, const struct caudal_request *requests, size_t count,
+                    struct caudal_decision *decisions, struct caudal_decision *overall)
+{
+    return take_all(store, requests, count, clock_of(store), decisions, overall);
+}
+
+int caudal_take_all_at(struct caudal_store *store, const struct caudal_request *requests, size_t count, int64_t now_ns,
+                       struct caudal_decision *decisions, struct caudal_decision *overall)
+{
+    return take_all(store, requests, count, cdl_instant_given(now_ns), decisions, overall);
+}
+
+static int take_batch(struct caudal_store *store, const struct caudal_request *requests, size_t count,
+                      struct cdl_instant now, struct caudal_decision *decisions)
+{
+    if (store == NULL || (count > 0 && (requests == NULL || decisions == NULL)))
+        return CAUDAL_ERR_ARGUMENT;
+    for (size_t i = 0; i < count; i++)
+        no_verdict(&decisions[i], check_request(&requests[i]));
+    store->ops->take_batch(store, requests, count, &now, decisions);
+    int status = CAUDAL_OK;
+    for (size_t i = 0; i < count; i++)
+        if (decisions[i].status != CAUDAL_OK) {
+            no_verdict(&decisions[i], decisions[i].status);
+            status = status == CAUDAL_OK ? decisions[i].status : status;
+        }
+    return status;
+}
+
+int caudal_take_batch(struct caudal_store *store, const struct caudal_request *requests, size_t count,
+                      struct caudal_decision *decisions)
+{
+    return take_batch(store, requests, count, clock_of(store), decisions);
+}
+
+int caudal_take_batch_at(struct caudal_store *store, const struct caudal_request *requests, size_t count,
+                         int64_t now_ns, struct caudal_decision *decisions)
+{
+    return take_batch(store, requests, count, cdl_instant_given(now_ns), decisions);
+}

@@ -1,0 +1,80 @@
+/* What every kind of store does, behind the public functions of caudal/store.h. */
+#ifndef CDL_STORE_STORE_H
+#define CDL_STORE_STORE_H
+
+#include "algorithm/decide.h"
+#include "caudal/store.h"
+
+/* The time of one call. A clock is read when it is first needed and once at the most, and the caller's own time stands for
+ * both clocks. */
+struct cdl_instant {
+    const struct caudal_clock *clock; /* NULL: both are given */
+    int64_t monotonic_ns, realtime_ns;
+    bool has_monotonic, has_realtime;
+};
+
+static inline struct cdl_instant cdl_instant_given(int64_t now_ns)
+{
+    return (struct cdl_instant){NULL, now_ns, now_ns, true, true};
+}
+
+static inline struct cdl_instant cdl_instant_read(const struct caudal_clock *clock)
+{
+    return (struct cdl_instant){.clock = clock};
+}
+
+/* Buckets and logs count on the monotonic clock, windows that are aligned to the epoch on the real one. */
+static inline int64_t cdl_instant_monotonic(struct cdl_instant *instant)
+{
+    if (!instant->has_monotonic) {
+        instant->monotonic_ns = instant->clock->monotonic_ns(instant->clock->context);
+        instant->has_monotonic = true;
+    }
+    return instant->monotonic_ns;
+}
+
+static inline int64_t cdl_instant_realtime(struct cdl_instant *instant)
+{
+    if (!instant->has_realtime) {
+        instant->realtime_ns = instant->clock->realtime_ns(instant->clock->context);
+        instant->has_realtime = true;
+    }
+    return instant->realtime_ns;
+}
+
+/* Each operation returns a status code and never changes anything when that is not CAUDAL_OK. Arguments have been checked: no
+ * NULL, keys not too long, limits legal, names of a legal length. Decisions have been zeroed; a store sets `source`. */
+struct cdl_store_ops {
+    void (*close)(struct caudal_store *store);
+    int (*stats)(struct caudal_store *store, struct caudal_store_stats *stats);
+    int (*add_limit)(struct caudal_store *store, const char *name, const struct caudal_limit *limit, uint32_t *id);
+    int (*find_limit)(struct caudal_store *store, const char *name, uint32_t *id);
+    int (*get_limit)(struct caudal_store *store, uint32_t id, struct caudal_limit *limit);
+    int (*set_limit)(struct caudal_store *store, uint32_t id, const struct caudal_limit *limit,
+                     struct cdl_instant *now);
+    int (*remove_limit)(struct caudal_store *store, uint32_t id);
+    /* One question about one key. */
+    int (*decide)(struct caudal_store *store, const struct caudal_request *request, const struct cdl_question *question,
+                  struct cdl_instant *now, struct caudal_decision *decision);
+    int (*reset)(struct caudal_store *store, const struct caudal_request *request);
+    /* As caudal_take_all; the store fills in `decisions` only: what to say overall is worked out from them. */
+    int (*take_all)(struct caudal_store *store, const struct caudal_request *requests, size_t count,
+                    struct cdl_instant *now, struct caudal_decision *decisions);
+    /* As caudal_take_batch; a request's failure is set in its decision. */
+    void (*take_batch)(struct caudal_store *store, const struct caudal_request *requests, size_t count,
+                       struct cdl_instant *now, struct caudal_decision *decisions);
+};
+
+/* The head of every store. */
+struct caudal_store {
+    const struct cdl_store_ops *ops;
+    const struct caudal_clock *clock;
+    struct caudal_allocator allocator;
+};
+
+/* Opens the memory store; `parameters` is what follows "memory:?", at `position` in the URL. */
+int cdl_memory_store_open(const char *parameters, size_t position, const struct caudal_clock *clock,
+                          const struct caudal_allocator *allocator, struct caudal_store **store,
+                          struct caudal_problem *problem);
+
+#endif
