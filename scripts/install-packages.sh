@@ -16,6 +16,7 @@ build       pkg-config             program pkg-config
 build       libxxhash-dev          header  xxhash.h
 python      python3                program python3
 python      python3-venv           module  ensurepip
+python      ca-certificates        none    -
 fuzz        clang                  program clang
 fuzz        CLANG-RUNTIME          runtime clang
 check       libcmocka-dev          library cmocka
@@ -60,7 +61,7 @@ is_there() {
         header) echo "#include <$what>" | cc -E - >/dev/null 2>&1 ;;
         library) pkg-config --exists "$what" 2>/dev/null ;;
         module) python3 -c "import $what" 2>/dev/null ;;
-        none) false ;;
+        none) true ;; # cannot be told; the build will
         esac
     fi
 }
@@ -108,7 +109,6 @@ if [ "$have_dpkg" = no ] || ! command -v apt-get >/dev/null; then
         library) echo "    the C library $what, known to pkg-config (Debian: $package)" ;;
         module) echo "    python3's module $what (Debian: $package)" ;;
         runtime) echo "    the libFuzzer and sanitizer runtime of clang (Debian: libclang-rt-dev)" ;;
-        none) echo "    the equivalent of Debian's package $package" ;;
         esac
     done >&2
     exit 1
