@@ -439,6 +439,7 @@ def run_stages(names):
     try:
         return list(pool.map(run_stage, names))
     except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
         pool.shutdown(wait=False, cancel_futures=True)
         end_children()
         print("\ninterrupted", flush=True)
