@@ -1,0 +1,413 @@
+#include "net/connection.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define BUFFER_BYTES ((size_t)64 * 1024)
+
+static void close_connection(struct cdl_connection *connection);
+
+static void on_closed(uv_handle_t *handle)
+{
+    struct cdl_connection *connection = handle->data;
+    cdl_tls_free(connection->tls);
+    free(connection->kept);
+    free(connection->unsent);
+    free(connection);
+}
+
+static void close_connection(struct cdl_connection *connection)
+{
+    if (connection->closing)
+        return;
+    connection->closing = true;
+    struct cdl_loop *loop = connection->listener->loop;
+    if (connection->previous != NULL)
+        connection->previous->next = connection->next;
+    else
+        loop->connections = connection->next;
+    if (connection->next != NULL)
+        connection->next->previous = connection->previous;
+    atomic_fetch_sub_explicit(&loop->open, 1, memory_order_relaxed);
+    uv_close(&connection->handle.any, on_closed);
+}
+
+/* ---- writing ---- */
+
+static void start_reading(struct cdl_connection *connection);
+static void take_in(struct cdl_connection *connection, struct cdl_slice fresh);
+
+static void on_written(uv_write_t *write, int status)
+{
+    struct cdl_connection *connection = write->data;
+    free(connection->unsent);
+    connection->unsent = NULL;
+    if (connection->closing)
+        return;
+    if (status < 0 || connection->finishing) {
+        close_connection(connection);
+        return;
+    }
+    connection->active_ms = uv_now(&connection->listener->loop->uv);
+    take_in(connection, (struct cdl_slice){NULL, 0});
+    if (!connection->closing && connection->unsent == NULL)
+        start_reading(connection);
+}
+
+/* Keeps what the peer did not take for when it does, and reads nothing until then. */
+static void send_later(struct cdl_connection *connection, struct cdl_slice bytes)
+{
+    connection->unsent = malloc(bytes.length);
+    if (connection->unsent == NULL) {
+        close_connection(connection);
+        return;
+    }
+    memcpy(connection->unsent, bytes.bytes, bytes.length);
+    uv_read_stop(&connection->handle.stream);
+    connection->write.data = connection;
+    uv_buf_t buffer = uv_buf_init(connection->unsent, (unsigned)bytes.length);
+    if (uv_write(&connection->write, &connection->handle.stream, &buffer, 1, on_written) < 0)
+        close_connection(connection);
+}
+
+static void send_plain(struct cdl_connection *connection, struct cdl_slice bytes)
+{
+    if (bytes.length == 0 || connection->closing)
+        return;
+    uv_buf_t buffer = uv_buf_init((char *)(uintptr_t)bytes.bytes, (unsigned)bytes.length);
+    int sent = uv_try_write(&connection->handle.stream, &buffer, 1);
+    if (sent == UV_EAGAIN)
+        sent = 0;
+    if (sent < 0)
+        close_connection(connection);
+    else if ((size_t)sent < bytes.length)
+        send_later(connection, cdl_slice_from(bytes, (size_t)sent));
+}
+
+/* All of what TLS has for the network, in one piece: a second piece could not wait behind a first. */
+static void send_cipher(struct cdl_connection *connection)
+{
+    struct cdl_loop *loop = connection->listener->loop;
+    size_t length = 0, got;
+    while ((got = cdl_tls_drain(connection->tls, loop->cipher_buffer + length, 2 * BUFFER_BYTES - length)) > 0)
+        length += got;
+    send_plain(connection, (struct cdl_slice){loop->cipher_buffer, length});
+}
+
+static void send_bytes(struct cdl_connection *connection, struct cdl_slice bytes)
+{
+    if (connection->tls == NULL) {
+        send_plain(connection, bytes);
+        return;
+    }
+    if (!cdl_tls_write(connection->tls, bytes))
+        connection->finishing = true;
+    if (connection->finishing)
+        cdl_tls_shutdown(connection->tls);
+    send_cipher(connection);
+}
+
+static void give_up(struct cdl_connection *connection, bool too_long)
+{
+    struct cdl_writer output = cdl_writer_on(connection->listener->loop->write_buffer, BUFFER_BYTES);
+    connection->finishing = true;
+    if (connection->listener->protocol->give_up != NULL)
+        connection->listener->protocol->give_up(connection, too_long, &output);
+    send_bytes(connection, cdl_written(&output));
+    if (connection->unsent == NULL)
+        close_connection(connection);
+}
+
+/* ---- reading ---- */
+
+/* Adds to the bytes that wait for more. False: the message is longer than it may be, or memory is short. */
+static bool keep(struct cdl_connection *connection, struct cdl_slice bytes)
+{
+    const size_t most = connection->listener->protocol->kept_max;
+    const size_t length = connection->kept_length + bytes.length;
+    if (length > most + BUFFER_BYTES)
+        return false;
+    if (length > connection->kept_size) {
+        size_t size = connection->kept_size == 0 ? 1024 : connection->kept_size;
+        while (size < length)
+            size *= 2;
+        char *kept = realloc(connection->kept, size);
+        if (kept == NULL)
+            return false;
+        connection->kept = kept;
+        connection->kept_size = size;
+    }
+    memcpy(connection->kept + connection->kept_length, bytes.bytes, bytes.length);
+    connection->kept_length = length;
+    return true;
+}
+
+static void forget_kept(struct cdl_connection *connection, size_t taken)
+{
+    connection->kept_length -= taken;
+    if (connection->kept_length > 0) {
+        memmove(connection->kept, connection->kept + taken, connection->kept_length);
+        return;
+    }
+    free(connection->kept);
+    connection->kept = NULL;
+    connection->kept_size = 0;
+}
+
+/* Hands bytes to the protocol and sends its answers, until it takes no more. Returns what it took. */
+static size_t serve(struct cdl_connection *connection, struct cdl_slice bytes)
+{
+    struct cdl_loop *loop = connection->listener->loop;
+    size_t taken = 0, step;
+    do {
+        struct cdl_writer output = cdl_writer_on(loop->write_buffer, BUFFER_BYTES);
+        bool finish = false;
+        step = connection->listener->protocol->receive(connection, cdl_slice_from(bytes, taken), &output, &finish);
+        taken += step;
+        connection->finishing |= finish;
+        send_bytes(connection, cdl_written(&output));
+    } while (step > 0 && taken < bytes.length && !connection->finishing && !connection->closing &&
+             connection->unsent == NULL);
+    if (connection->finishing && connection->unsent == NULL)
+        close_connection(connection);
+    return taken;
+}
+
+/* Bytes of the protocol have arrived (or, with none, the peer has taken an answer and those that are kept can go on). */
+static void take_in(struct cdl_connection *connection, struct cdl_slice fresh)
+{
+    bool fits = true;
+    if (connection->kept_length == 0) {
+        const size_t taken = fresh.length == 0 ? 0 : serve(connection, fresh);
+        if (!connection->closing && taken < fresh.length)
+            fits = keep(connection, cdl_slice_from(fresh, taken));
+    } else {
+        fits = keep(connection, fresh);
+        if (fits) {
+            const size_t taken = serve(connection, (struct cdl_slice){connection->kept, connection->kept_length});
+            if (!connection->closing)
+                forget_kept(connection, taken);
+        }
+    }
+    if (connection->closing)
+        return;
+    const bool stuck = connection->unsent == NULL && connection->kept_length > connection->listener->protocol->kept_max;
+    if (!fits || stuck)
+        give_up(connection, true);
+    const uint64_t now = uv_now(&connection->listener->loop->uv);
+    if (connection->kept_length == 0)
+        connection->message_began_ms = 0;
+    else if (connection->message_began_ms == 0)
+        connection->message_began_ms = now;
+}
+
+static void take_in_tls(struct cdl_connection *connection, struct cdl_slice fresh)
+{
+    struct cdl_loop *loop = connection->listener->loop;
+    int got = cdl_tls_feed(connection->tls, fresh) ? 0 : -1;
+    while (got >= 0 && !connection->closing &&
+           (got = cdl_tls_read(connection->tls, loop->plain_buffer, BUFFER_BYTES)) > 0)
+        take_in(connection, (struct cdl_slice){loop->plain_buffer, (size_t)got});
+    if (connection->closing)
+        return;
+    if (connection->unsent == NULL)
+        send_cipher(connection); /* the handshake's */
+    if (got < 0)
+        close_connection(connection);
+}
+
+static void on_allocate(uv_handle_t *handle, size_t suggested, uv_buf_t *buffer)
+{
+    (void)suggested;
+    struct cdl_connection *connection = handle->data;
+    *buffer = uv_buf_init(connection->listener->loop->read_buffer, BUFFER_BYTES);
+}
+
+static void on_read(uv_stream_t *stream, ssize_t got, const uv_buf_t *buffer)
+{
+    struct cdl_connection *connection = stream->data;
+    if (got < 0) {
+        close_connection(connection);
+        return;
+    }
+    if (got == 0)
+        return;
+    connection->active_ms = uv_now(&connection->listener->loop->uv);
+    const struct cdl_slice fresh = {buffer->base, (size_t)got};
+    if (connection->tls != NULL)
+        take_in_tls(connection, fresh);
+    else
+        take_in(connection, fresh);
+}
+
+static void start_reading(struct cdl_connection *connection)
+{
+    if (uv_read_start(&connection->handle.stream, on_allocate, on_read) < 0)
+        close_connection(connection);
+}
+
+/* ---- accepting ---- */
+
+static bool is_pipe(const struct cdl_listener *listener)
+{
+    return listener->handle.any.type == UV_NAMED_PIPE;
+}
+
+static int accept_on(struct cdl_listener *listener, struct cdl_connection *connection)
+{
+    struct cdl_loop *loop = listener->loop;
+    int error = is_pipe(listener) ? uv_pipe_init(&loop->uv, &connection->handle.pipe, 0)
+                                  : uv_tcp_init(&loop->uv, &connection->handle.tcp);
+    connection->handle.any.data = connection;
+    if (error == 0)
+        error = uv_accept(&listener->handle.stream, &connection->handle.stream);
+    if (error != 0 || is_pipe(listener)) {
+        connection->peer.ss_family = AF_UNIX;
+        return error;
+    }
+    int length = sizeof connection->peer;
+    uv_tcp_getpeername(&connection->handle.tcp, (struct sockaddr *)&connection->peer, &length);
+    return uv_tcp_nodelay(&connection->handle.tcp, 1);
+}
+
+static void on_connection(uv_stream_t *stream, int status)
+{
+    struct cdl_listener *listener = stream->data;
+    struct cdl_loop *loop = listener->loop;
+    if (status < 0)
+        return;
+    struct cdl_connection *connection = calloc(1, sizeof *connection + listener->protocol->state_bytes);
+    if (connection == NULL)
+        return; /* it stays in the kernel's queue */
+    connection->state = connection + 1;
+    connection->listener = listener;
+    connection->active_ms = uv_now(&loop->uv);
+    const int error = accept_on(listener, connection);
+    connection->next = loop->connections;
+    if (connection->next != NULL)
+        connection->next->previous = connection;
+    loop->connections = connection;
+    const uint64_t open = atomic_fetch_add_explicit(&loop->open, 1, memory_order_relaxed) + 1;
+    if (listener->tls != NULL)
+        connection->tls = cdl_tls_new(listener->tls);
+    if (error != 0 || open > loop->bounds.connections_max || (listener->tls != NULL && connection->tls == NULL)) {
+        atomic_fetch_add_explicit(&loop->rejected, 1, memory_order_relaxed);
+        close_connection(connection);
+        return;
+    }
+    atomic_fetch_add_explicit(&loop->accepted, 1, memory_order_relaxed);
+    start_reading(connection);
+}
+
+int cdl_listener_open(struct cdl_listener *listener, struct cdl_loop *loop, int fd, const struct cdl_protocol *protocol,
+                      struct cdl_tls_context *tls, void *context)
+{
+    struct sockaddr_storage address;
+    socklen_t length = sizeof address;
+    getsockname(fd, (struct sockaddr *)&address, &length);
+    *listener = (struct cdl_listener){.loop = loop, .protocol = protocol, .tls = tls, .context = context};
+    int error = address.ss_family == AF_UNIX ? uv_pipe_init(&loop->uv, &listener->handle.pipe, 0)
+                                             : uv_tcp_init(&loop->uv, &listener->handle.tcp);
+    if (error == 0)
+        error = address.ss_family == AF_UNIX ? uv_pipe_open(&listener->handle.pipe, fd)
+                                             : uv_tcp_open(&listener->handle.tcp, fd);
+    listener->handle.any.data = listener;
+    return error == 0 ? uv_listen(&listener->handle.stream, 1024, on_connection) : error;
+}
+
+void cdl_listener_close(struct cdl_listener *listener)
+{
+    if (!uv_is_closing(&listener->handle.any))
+        uv_close(&listener->handle.any, NULL);
+}
+
+/* ---- the loop ---- */
+
+static void check_time(struct cdl_connection *connection, uint64_t now)
+{
+    const struct cdl_connection_bounds *bounds = &connection->listener->loop->bounds;
+    const bool message_late = connection->message_began_ms != 0 &&
+                              now - connection->message_began_ms > bounds->request_timeout_ms;
+    const bool reader_late = connection->unsent != NULL && now - connection->active_ms > bounds->request_timeout_ms;
+    const bool idle = now - connection->active_ms > bounds->idle_timeout_ms;
+    if (!message_late && !reader_late && !idle)
+        return;
+    atomic_fetch_add_explicit(&connection->listener->loop->timed_out, 1, memory_order_relaxed);
+    if (message_late && connection->unsent == NULL)
+        give_up(connection, false);
+    else
+        close_connection(connection);
+}
+
+static void on_tick(uv_timer_t *timer)
+{
+    struct cdl_loop *loop = timer->data;
+    const uint64_t now = uv_now(&loop->uv);
+    for (struct cdl_connection *connection = loop->connections, *next; connection != NULL; connection = next) {
+        next = connection->next;
+        check_time(connection, now);
+    }
+    if (loop->on_tick != NULL)
+        loop->on_tick(loop);
+}
+
+static void on_wake(uv_async_t *async)
+{
+    struct cdl_loop *loop = async->data;
+    if (loop->on_wake != NULL)
+        loop->on_wake(loop);
+}
+
+bool cdl_loop_open(struct cdl_loop *loop, const struct cdl_connection_bounds *bounds)
+{
+    *loop = (struct cdl_loop){.bounds = *bounds};
+    if (uv_loop_init(&loop->uv) != 0)
+        return false;
+    loop->read_buffer = malloc(BUFFER_BYTES);
+    loop->plain_buffer = malloc(BUFFER_BYTES);
+    loop->write_buffer = malloc(BUFFER_BYTES);
+    loop->cipher_buffer = malloc(2 * BUFFER_BYTES);
+    if (loop->read_buffer == NULL || loop->plain_buffer == NULL || loop->write_buffer == NULL ||
+        loop->cipher_buffer == NULL || uv_timer_init(&loop->uv, &loop->tick) != 0 ||
+        uv_async_init(&loop->uv, &loop->wake, on_wake) != 0) {
+        cdl_loop_close(loop);
+        return false;
+    }
+    loop->tick.data = loop;
+    loop->wake.data = loop;
+    uv_timer_start(&loop->tick, on_tick, CDL_TICK_MS, CDL_TICK_MS);
+    return true;
+}
+
+void cdl_loop_run(struct cdl_loop *loop)
+{
+    uv_run(&loop->uv, UV_RUN_DEFAULT);
+}
+
+void cdl_loop_wake(struct cdl_loop *loop)
+{
+    uv_async_send(&loop->wake);
+}
+
+static void close_handle(uv_handle_t *handle, void *context)
+{
+    (void)context;
+    if (!uv_is_closing(handle))
+        uv_close(handle, NULL);
+}
+
+void cdl_loop_finish(struct cdl_loop *loop)
+{
+    while (loop->connections != NULL)
+        close_connection(loop->connections);
+    uv_walk(&loop->uv, close_handle, NULL);
+}
+
+void cdl_loop_close(struct cdl_loop *loop)
+{
+    uv_loop_close(&loop->uv);
+    free(loop->read_buffer);
+    free(loop->plain_buffer);
+    free(loop->write_buffer);
+    free(loop->cipher_buffer);
+}

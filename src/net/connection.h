@@ -1,0 +1,109 @@
+/* Connections of one loop: bytes in, bytes out, time-outs, TLS. What the bytes mean is a protocol's business.
+ *
+ * Memory is bounded: a loop has one buffer for reading and one for writing, which all its connections share while their bytes
+ * are looked at. A connection owns memory only while half a message waits for its rest (at most the protocol's kept_max)
+ * or while an answer waits for a slow reader (about one write buffer; nothing more is read meanwhile).
+ * Time is bounded: a message that has begun must be complete within request_timeout_ms, a reader must take its answer
+ * within it too, and a connection that is silent is closed after idle_timeout_ms.
+ *
+ * Everything here belongs to the loop's thread; the counts may be read from any. */
+#ifndef CDL_NET_CONNECTION_H
+#define CDL_NET_CONNECTION_H
+
+#include <stdatomic.h>
+#include <uv.h>
+
+#include "base/writer.h"
+#include "net/endpoint.h"
+#include "net/tls.h"
+
+struct cdl_loop;
+struct cdl_listener;
+
+struct cdl_connection {
+    union {
+        uv_handle_t any;
+        uv_stream_t stream;
+        uv_tcp_t tcp;
+        uv_pipe_t pipe;
+    } handle;
+    uv_write_t write;
+    const struct cdl_listener *listener;
+    struct cdl_connection *next, *previous;
+    struct sockaddr_storage peer; /* ss_family AF_UNIX: no address */
+    struct cdl_tls *tls;          /* NULL: plain */
+    char *kept;                   /* what has arrived of an incomplete message */
+    size_t kept_length, kept_size;
+    char *unsent;              /* what the peer has not taken yet */
+    uint64_t message_began_ms; /* 0: between messages */
+    uint64_t active_ms;
+    bool finishing; /* close when everything is written */
+    bool closing;
+    void *state; /* the protocol's, state_bytes long */
+};
+
+struct cdl_protocol {
+    size_t state_bytes; /* zeroed for each connection */
+    size_t kept_max;    /* the longest message */
+    size_t answer_max;  /* the longest answer to one message: `output` has so much room at least */
+    /* Looks at `bytes`, all that has arrived and not been taken, answers into `output`, and returns how many bytes it took. It
+     * leaves a message that is incomplete, or for whose answer less than answer_max is left. With *finish set, the
+     * connection is closed once the output is written. */
+    size_t (*receive)(struct cdl_connection *connection, struct cdl_slice bytes, struct cdl_writer *output,
+                      bool *finish);
+    /* Last words to a client whose message is too long, or did not become complete in time. May be NULL. */
+    void (*give_up)(struct cdl_connection *connection, bool too_long, struct cdl_writer *output);
+};
+
+struct cdl_listener {
+    union {
+        uv_handle_t any;
+        uv_stream_t stream;
+        uv_tcp_t tcp;
+        uv_pipe_t pipe;
+    } handle;
+    struct cdl_loop *loop;
+    const struct cdl_protocol *protocol;
+    struct cdl_tls_context *tls; /* NULL: plain */
+    void *context;               /* the protocol's */
+};
+
+struct cdl_connection_bounds {
+    uint32_t connections_max;
+    uint32_t request_timeout_ms;
+    uint32_t idle_timeout_ms;
+};
+
+struct cdl_loop {
+    uv_loop_t uv;
+    uv_timer_t tick;
+    uv_async_t wake;
+    struct cdl_connection_bounds bounds;
+    struct cdl_connection *connections;
+    char *read_buffer, *plain_buffer, *write_buffer, *cipher_buffer;
+    void (*on_tick)(struct cdl_loop *loop); /* every CDL_TICK_MS; may be NULL */
+    void (*on_wake)(struct cdl_loop *loop); /* after cdl_loop_wake; may be NULL */
+    void *context;
+    _Atomic uint64_t accepted, rejected, timed_out, open;
+};
+
+#define CDL_TICK_MS 250
+
+/* Prepares a loop. False: memory or descriptors are short. */
+bool cdl_loop_open(struct cdl_loop *loop, const struct cdl_connection_bounds *bounds);
+/* Runs until cdl_loop_finish. */
+void cdl_loop_run(struct cdl_loop *loop);
+/* Makes on_wake be called in the loop's thread. From any thread. */
+void cdl_loop_wake(struct cdl_loop *loop);
+/* Closes everything, which ends cdl_loop_run. From the loop's thread. */
+void cdl_loop_finish(struct cdl_loop *loop);
+/* After cdl_loop_run has returned. */
+void cdl_loop_close(struct cdl_loop *loop);
+
+/* Accepts connections on a listening descriptor, which is now the listener's. 0, or a negative libuv error. */
+int cdl_listener_open(struct cdl_listener *listener, struct cdl_loop *loop, int fd, const struct cdl_protocol *protocol,
+                      struct cdl_tls_context *tls, void *context);
+/* Accepts no more. */
+void cdl_listener_close(struct cdl_listener *listener);
+
+#endif

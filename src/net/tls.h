@@ -1,0 +1,35 @@
+/* TLS by OpenSSL over memory: encrypted bytes in and out, no sockets. */
+#ifndef CDL_NET_TLS_H
+#define CDL_NET_TLS_H
+
+#include "base/slice.h"
+#include "caudal/status.h"
+
+struct cdl_tls_context; /* certificate, key, who may be a client; shared by connections */
+struct cdl_tls;         /* one connection */
+
+struct cdl_tls_files {
+    const char *certificate; /* PEM, with its chain */
+    const char *key;         /* PEM */
+    const char *client_ca;   /* PEM; not NULL: clients must show a certificate of one of these authorities */
+};
+
+/* A server's context: TLS 1.2 or later. NULL on failure, which names the file. */
+struct cdl_tls_context *cdl_tls_context_new(const struct cdl_tls_files *files, struct caudal_problem *problem);
+void cdl_tls_context_free(struct cdl_tls_context *context);
+
+struct cdl_tls *cdl_tls_new(struct cdl_tls_context *context);
+void cdl_tls_free(struct cdl_tls *tls);
+
+/* Takes bytes from the network. False: memory is short. */
+bool cdl_tls_feed(struct cdl_tls *tls, struct cdl_slice bytes);
+/* Decrypts up to `size` bytes. Returns how many, 0 when there are no more for now, -1 when the connection is over. */
+int cdl_tls_read(struct cdl_tls *tls, char *buffer, size_t size);
+/* Encrypts bytes. False: the connection is over. */
+bool cdl_tls_write(struct cdl_tls *tls, struct cdl_slice bytes);
+/* Bytes for the network, handshake included, up to `size`; 0 when there are none. */
+size_t cdl_tls_drain(struct cdl_tls *tls, char *buffer, size_t size);
+/* Says goodbye; drain once more afterwards. */
+void cdl_tls_shutdown(struct cdl_tls *tls);
+
+#endif
