@@ -176,29 +176,25 @@ static size_t serve(struct cdl_connection *connection, struct cdl_slice bytes)
 /* Bytes of the protocol have arrived (or, with none, the peer has taken an answer and those that are kept can go on). */
 static void take_in(struct cdl_connection *connection, struct cdl_slice fresh)
 {
-    bool fits = true;
-    if (connection->kept_length == 0) {
-        const size_t taken = fresh.length == 0 ? 0 : serve(connection, fresh);
-        if (!connection->closing && taken < fresh.length)
-            fits = keep(connection, cdl_slice_from(fresh, taken));
-    } else {
-        fits = keep(connection, fresh);
-        if (fits) {
-            const size_t taken = serve(connection, (struct cdl_slice){connection->kept, connection->kept_length});
-            if (!connection->closing)
-                forget_kept(connection, taken);
-        }
-    }
+    const bool all_fresh = connection->kept_length == 0;
+    bool fits = all_fresh || keep(connection, fresh);
+    size_t taken = 0;
+    if (fits && (all_fresh ? fresh.length : connection->kept_length) > 0)
+        taken = serve(connection, all_fresh ? fresh : (struct cdl_slice){connection->kept, connection->kept_length});
     if (connection->closing)
         return;
+    if (!all_fresh)
+        forget_kept(connection, taken);
+    else if (taken < fresh.length)
+        fits = keep(connection, cdl_slice_from(fresh, taken));
+
+    if (connection->kept_length == 0)
+        connection->message_began_ms = 0;
+    else if (taken > 0 || connection->message_began_ms == 0)
+        connection->message_began_ms = uv_now(&connection->listener->loop->uv);
     const bool stuck = connection->unsent == NULL && connection->kept_length > connection->listener->protocol->kept_max;
     if (!fits || stuck)
         give_up(connection, true);
-    const uint64_t now = uv_now(&connection->listener->loop->uv);
-    if (connection->kept_length == 0)
-        connection->message_began_ms = 0;
-    else if (connection->message_began_ms == 0)
-        connection->message_began_ms = now;
 }
 
 static void take_in_tls(struct cdl_connection *connection, struct cdl_slice fresh)
