@@ -1,0 +1,276 @@
+/* A policy: who is limited, how, and how the server is set up. Read once from a YAML file, then immutable; it may be read by
+ * any number of threads, and lives in one arena that is freed at once.
+ *
+ * examples/policy.yaml is the manual of the file, with every setting, its unit and its default.
+ *
+ * Every slice here is followed by a NUL, so that it can be handed to what wants a C string. */
+#ifndef CDL_POLICY_POLICY_H
+#define CDL_POLICY_POLICY_H
+
+#include "base/arena.h"
+#include "base/endpoint.h"
+#include "caudal/limit.h"
+#include "identity/forwarded.h"
+#include "policy/lookup.h"
+#include "policy/pattern.h"
+#include "policy/report.h"
+
+#define CDL_POLICY_LIMITS_MAX 20000u
+#define CDL_POLICY_RATES_MAX 65000u /* limits and overrides together: what a store can hold */
+#define CDL_PER_MAX 8u              /* identities of one limit */
+#define CDL_CONDITIONS_MAX 32u      /* of one rule */
+#define CDL_LIMIT_NAME_MAX 100u
+#define CDL_RATE_NAME_MAX 255u
+#define CDL_LISTENERS_MAX 8u
+#define CDL_PLAN_MAX 64u /* limits that may apply to one request */
+
+#define CDL_NONE UINT32_MAX /* where an index may be missing */
+
+/* ------------------------------------------------------------------------------------------------------ identities */
+
+enum cdl_identity_kind {
+    CDL_IDENTITY_CLIENT_IP,
+    CDL_IDENTITY_METHOD,
+    CDL_IDENTITY_HOST,
+    CDL_IDENTITY_PATH,
+    CDL_IDENTITY_SEGMENT,   /* path.N */
+    CDL_IDENTITY_TEMPLATE,  /* /users/{id} */
+    CDL_IDENTITY_HEADER,    /* header.NAME */
+    CDL_IDENTITY_COOKIE,    /* cookie.NAME */
+    CDL_IDENTITY_QUERY,     /* query.NAME */
+    CDL_IDENTITY_ATTRIBUTE, /* NAME, or attribute.NAME: sent by the caller */
+};
+
+/* Something that a request has and that can be asked for. */
+struct cdl_identity {
+    enum cdl_identity_kind kind;
+    struct cdl_slice text;            /* as a policy spells it, header names in lower case: "header.x-api-key" */
+    struct cdl_slice name;            /* "x-api-key" */
+    unsigned segment;                 /* the N of path.N */
+    struct cdl_path_pattern template; /* of CDL_IDENTITY_TEMPLATE */
+    struct cdl_place place;
+};
+
+/* Whether a client can choose the value at will, so that a random one each time is a fresh bucket each time. */
+bool cdl_identity_is_client_chosen(const struct cdl_identity *identity);
+bool cdl_identity_equal(const struct cdl_identity *a, const struct cdl_identity *b);
+
+/* ------------------------------------------------------------------------------------------------------ conditions */
+
+enum cdl_pattern_kind {
+    CDL_PATTERN_EXACT,
+    CDL_PATTERN_GLOB,
+    CDL_PATTERN_PATH,
+    CDL_PATTERN_NETWORK, /* of client_ip */
+};
+
+struct cdl_pattern {
+    enum cdl_pattern_kind kind;
+    struct cdl_slice text;
+    struct cdl_path_pattern path;
+    struct cdl_network network;
+};
+
+/* Holds when the value (for a header sent several times: one of them) matches one of the patterns. A request that does not have
+ * the value never matches. */
+struct cdl_condition {
+    struct cdl_identity what;
+    const struct cdl_pattern *any_of;
+    size_t count;
+};
+
+/* All conditions together; none at all holds for every request. */
+struct cdl_rule {
+    const struct cdl_condition *conditions;
+    size_t count;
+    struct cdl_place place;
+};
+
+/* ---------------------------------------------------------------------------------------------------------- limits */
+
+enum cdl_if_missing {
+    CDL_MISSING_DENY,  /* the request is refused */
+    CDL_MISSING_SKIP,  /* the limit does not apply */
+    CDL_MISSING_VALUE, /* as if `missing_value` had been sent */
+};
+
+enum cdl_on_failure {
+    CDL_FAILURE_ALLOW,
+    CDL_FAILURE_DENY,  /* 503, never 429 */
+    CDL_FAILURE_LOCAL, /* the limit's share in this process's memory */
+};
+
+enum cdl_mode {
+    CDL_MODE_ENFORCE,
+    CDL_MODE_SHADOW, /* decided, counted and logged, but never refuses */
+    CDL_MODE_OFF,    /* as if it were not there */
+};
+
+/* A part of a whole: numerator / denominator, both > 0 and at most 1 together; 0/0: not given; 0/1: nothing. */
+struct cdl_ratio {
+    uint32_t numerator, denominator;
+};
+
+/* What a request costs, in tokens. `header` where there is one; else what the caller says; else `standard`. */
+struct cdl_cost {
+    bool pinned;             /* always `standard` */
+    struct cdl_slice header; /* in lower case; empty: none */
+    uint64_t standard;
+    uint64_t min, max; /* bounds of what is not standard. A header that is no number costs `max`: junk gains nothing */
+};
+
+/* Another rate for some values of the limit's `per`. */
+struct cdl_override {
+    const struct cdl_pattern *match; /* one a `per`, in its order; "*" where the policy names none */
+    uint32_t rate;                   /* index in the policy's rates */
+    bool exact;                      /* each `match` is: found by hash, and tried before all others */
+    struct cdl_place place;
+};
+
+/* The hash that an exact override is found by: of all values of `per`, in order. */
+uint64_t cdl_override_hash(const struct cdl_slice *values, uint32_t count);
+
+struct cdl_limit_rule {
+    struct cdl_slice name; /* unique */
+    struct cdl_rule when;
+    const struct cdl_identity *per;
+    uint32_t per_count;
+    uint32_t key_shape; /* limits of equal shape have equal `per` and fallbacks, and so equal keys for one request */
+    enum cdl_if_missing if_missing;
+    struct cdl_slice missing_value;
+    uint32_t rate; /* index in the policy's rates */
+    struct cdl_cost cost;
+    const struct cdl_override *overrides;
+    uint32_t override_count;
+    struct cdl_lookup exact_overrides;
+    const uint32_t *pattern_overrides; /* the others, in the order of the file */
+    uint32_t pattern_override_count;
+    enum cdl_on_failure on_store_failure;
+    struct cdl_ratio local_share; /* 0/0: one part in `instances` */
+    enum cdl_mode mode;
+    int64_t jitter_ns; /* at most so much is added to Retry-After */
+    struct cdl_place place;
+};
+
+/* What a store is asked to enforce: a limit's own rate or an override's. */
+struct cdl_rate {
+    struct caudal_limit limit;
+    struct cdl_slice name; /* of the limit in the store: unique, 1 to 255 bytes, and the same after a reload */
+    uint32_t limit_index;
+    uint32_t override_index; /* CDL_NONE: the limit's own */
+    struct cdl_place place;
+};
+
+/* ---------------------------------------------------------------------------------------------------------- server */
+
+enum cdl_fields_revision {
+    CDL_FIELDS_IETF_11,
+    CDL_FIELDS_IETF_12,
+    CDL_FIELDS_IETF_06,
+    CDL_FIELDS_X_EPOCH,
+    CDL_FIELDS_X_DELTA,
+    CDL_FIELDS_NONE,
+};
+
+struct cdl_listeners {
+    const struct cdl_endpoint *items;
+    const struct cdl_slice *texts; /* as written */
+    size_t count;                  /* 0: none */
+};
+
+struct cdl_tls_settings {
+    struct cdl_slice cert, key, client_ca; /* files; empty: none. cert and key come together */
+};
+
+struct cdl_listen_settings {
+    struct cdl_listeners http, admin;
+    struct cdl_slice admin_token_file; /* empty: none */
+    struct cdl_tls_settings tls;
+    uint32_t workers; /* 0: one for each processor */
+    int64_t drain_ns;
+    int64_t header_timeout_ns, body_timeout_ns, idle_timeout_ns, write_timeout_ns;
+    uint64_t connections_max, header_bytes_max, body_bytes_max;
+};
+
+struct cdl_store_settings {
+    struct cdl_slice url;
+    int64_t deadline_ns; /* of one decision, where the store is elsewhere */
+};
+
+enum cdl_log_format {
+    CDL_LOG_JSON,
+    CDL_LOG_TEXT,
+};
+
+enum cdl_log_level {
+    CDL_LOG_DEBUG,
+    CDL_LOG_INFO,
+    CDL_LOG_WARN,
+    CDL_LOG_ERROR,
+};
+
+enum cdl_log_identities {
+    CDL_IDENTITIES_MASKED,
+    CDL_IDENTITIES_KEYED,
+    CDL_IDENTITIES_PLAIN,
+};
+
+struct cdl_log_settings {
+    enum cdl_log_format format;
+    enum cdl_log_level level;
+    struct cdl_ratio denied; /* the part of refusals that is logged */
+    enum cdl_log_identities identities;
+};
+
+/* ---------------------------------------------------------------------------------------------------------- policy */
+
+struct cdl_index; /* policy/index.h */
+
+struct cdl_policy {
+    struct cdl_slice file;
+    uint64_t hash; /* of the file's bytes */
+
+    struct cdl_client_rule client;
+    struct cdl_slice secret_file; /* empty: none */
+    const struct cdl_rule *exemptions;
+    uint32_t exemption_count;
+    const struct cdl_limit_rule *limits; /* in the order of the file */
+    uint32_t limit_count;
+    const struct cdl_rate *rates; /* each limit's own, followed by those of its overrides */
+    uint32_t rate_count;
+    uint32_t shape_count; /* key_shape is below it */
+
+    enum cdl_fields_revision fields;
+    uint32_t instances; /* how many servers share the store */
+    struct cdl_listen_settings listen;
+    struct cdl_store_settings store;
+    struct cdl_log_settings log;
+
+    struct cdl_index *exemption_index;
+    struct cdl_index *limit_index;
+    struct cdl_lookup limit_names;
+    struct cdl_arena arena; /* holds all of it, this struct too */
+};
+
+/**
+ * Reads a policy from a file, or from a text that is called `file` in messages.
+ *
+ * @param allocator  NULL: the C library; must outlive the policy
+ * @param report     receives errors and warnings, sorted by place; what it held before is dropped
+ * @return the policy, perhaps with warnings; NULL when there are errors. Nothing but memory is left behind by either.
+ */
+struct cdl_policy *cdl_policy_load_file(const char *path, const struct caudal_allocator *allocator,
+                                        struct cdl_report *report);
+struct cdl_policy *cdl_policy_load_text(const char *file, struct cdl_slice text,
+                                        const struct caudal_allocator *allocator, struct cdl_report *report);
+
+/* NULL does nothing. */
+void cdl_policy_free(struct cdl_policy *policy);
+
+/* The index of a limit, or CDL_NONE. */
+uint32_t cdl_policy_find(const struct cdl_policy *policy, struct cdl_slice name);
+
+/* Calls back for each key that a policy may have, with the map that it stands in: ("limits", "name"). */
+void cdl_policy_each_key(void (*call)(void *context, const char *map, const char *key), void *context);
+
+#endif
