@@ -30,7 +30,7 @@ static void cover(struct bucket *bucket, int64_t now)
         return;
     const struct cdl_token_clock old = bucket->clock;
     cdl_token_clock_recentre(&bucket->clock, now);
-    bucket->full_at = cdl_token_clock_revise(&old, &bucket->clock, bucket->full_at);
+    bucket->full_at = cdl_token_clock_revise(&old, &bucket->clock, now, bucket->full_at);
 }
 
 static void set_limit(struct bucket *bucket, int64_t now, const struct caudal_limit *limit)
