@@ -376,26 +376,26 @@ def aarch64(stage):
     meson_tests(stage, "aarch64", "unit", "concurrency", slowness=10)
 
 
-# In the order in which they start: what others wait for comes first, then what takes long.
 STAGES = {
-    "asan": asan,
-    "release": release,
     "gates": gates,
-    "property": property_release,
-    "tsan": tsan,
-    "property-asan": property_asan,
+    "asan": asan,
     "tidy": tidy,
+    "tsan": tsan,
+    "release": release,
+    "property": property_release,
+    "property-asan": property_asan,
     "model": model,
-    "install": install,
     "fuzz": fuzz,
+    "install": install,
     "clang": clang,
     "aarch64": aarch64,
     "property-long": property_long,
     "model-long": lambda stage: model(stage, "long"),
     "fuzz-long": lambda stage: fuzz(stage, default_seconds=300),
 }
-CHECK = ["asan", "release", "gates", "property", "tsan", "property-asan", "tidy", "model", "install", "fuzz"]
-CHECK_LONG = ["asan", "release", "gates", "property-long", "tsan", "property-asan", "tidy", "model-long", "install",
+# In the order in which they start: what others wait for comes first, then what takes long.
+CHECK = ["asan", "release", "model", "property", "gates", "tsan", "property-asan", "tidy", "install", "fuzz"]
+CHECK_LONG = ["asan", "release", "model-long", "property-long", "gates", "tsan", "property-asan", "tidy", "install",
               "clang", "aarch64", "fuzz-long"]
 
 # ------------------------------------------------------------------------------------------------------------- run
