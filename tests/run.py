@@ -36,15 +36,16 @@ START = time.monotonic()
 
 # How each build is set up: the compiler, and what differs from the project's defaults.
 TESTS = "-Dtests=enabled"
+STRICT = "-Dwerror=true"  # `make build` is not strict, and shares build/release
 DEBUG = ["-Dbuildtype=debug", "-Doptimization=1"]
 ASAN = ["-Db_sanitize=address,undefined", "-Db_lundef=false"]  # clang links the runtime into programs only
 BUILDS = {
     "asan": ("gcc", [TESTS, *DEBUG, *ASAN]),
     "tsan": ("gcc", [TESTS, *DEBUG, "-Db_sanitize=thread"]),
-    "release": ("gcc", [TESTS, "-Dbuildtype=release", "-Dprefix=/usr/local"]),
+    "release": ("gcc", [TESTS, STRICT, "-Dbuildtype=release", "-Dprefix=/usr/local"]),
     "clang": ("clang", [TESTS, *DEBUG, *ASAN]),
     "fuzz": ("clang", ["-Dtests=disabled", "-Dfuzzers=true", *DEBUG, *ASAN]),
-    "aarch64": (None, [TESTS, "-Dbuildtype=release", "--cross-file", "cross/aarch64.ini"]),
+    "aarch64": (None, [TESTS, "-Dbuildtype=debugoptimized", "--cross-file", "cross/aarch64.ini"]),
 }
 
 # A sanitizer's finding ends the program with an error, whatever the program itself would have said.
