@@ -29,18 +29,21 @@ static inline bool cdl_token_bucket_decide(const struct cdl_token_clock *clock, 
         changed = !fresh;
     }
     const int64_t level = (int64_t)clock->full_units - debt; /* negative after a limit was lowered */
-    const uint64_t available = level < 0 ? 0 : cdl_divide((uint64_t)level, &clock->unit);
     const uint64_t wanted = giving_back ? 0 : question->minimum;
+    const uint64_t wanted_units = wanted * clock->unit.value; /* meaningless, and not looked at, above the capacity */
+    /* What is left is worked out beside the verdict, not on the way to it: a division takes longer than all the rest. */
+    const uint64_t available = level < 0 ? 0 : cdl_divide((uint64_t)level, &clock->unit);
 
     decision->capacity = clock->capacity;
     decision->granted = 0;
     decision->remaining = available;
     decision->retry_after_ns = 0;
-    if (giving_back || (wanted <= available && level >= 0)) {
-        uint64_t granted = giving_back ? 0 : cdl_grant(question, available);
+    if (giving_back || (wanted <= clock->capacity && (int64_t)wanted_units <= level)) {
+        const bool exact = giving_back || question->maximum == wanted;
+        const uint64_t granted = exact ? wanted : cdl_grant(question, available);
         decision->verdict = CAUDAL_ALLOW;
         decision->remaining = available - granted;
-        debt += (int64_t)(granted * clock->unit.value);
+        debt += (int64_t)(exact ? wanted_units : granted * clock->unit.value);
         if (question->operation == CDL_TAKE) {
             decision->granted = granted;
             changed |= granted > 0;
@@ -50,7 +53,7 @@ static inline bool cdl_token_bucket_decide(const struct cdl_token_clock *clock, 
         decision->retry_after_ns = -1;
     } else {
         decision->verdict = CAUDAL_DENY;
-        decision->retry_after_ns = cdl_token_clock_wait(clock, wanted * clock->unit.value - (uint64_t)level, part);
+        decision->retry_after_ns = cdl_token_clock_wait(clock, wanted_units - (uint64_t)level, part);
     }
     decision->reset_after_ns = debt == 0             ? 0
                                : clock->inverse == 0 ? -1

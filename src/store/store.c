@@ -145,7 +145,6 @@ static int decide(struct caudal_store *store, const struct caudal_request *reque
 {
     if (decision == NULL)
         return CAUDAL_ERR_ARGUMENT;
-    no_verdict(decision, CAUDAL_OK);
     int status = store == NULL || question->maximum < question->minimum ? CAUDAL_ERR_ARGUMENT : check_request(request);
     if (status == CAUDAL_OK)
         status = store->ops->decide(store, request, question, now, decision);
@@ -273,10 +272,8 @@ static int take_all(struct caudal_store *store, const struct caudal_request *req
     int status = CAUDAL_OK;
     if (store == NULL || requests == NULL || decisions == NULL || count == 0 || count > CAUDAL_TAKE_ALL_MAX)
         status = CAUDAL_ERR_ARGUMENT;
-    for (size_t i = 0; i < count && status == CAUDAL_OK; i++) {
-        no_verdict(&decisions[i], CAUDAL_OK);
+    for (size_t i = 0; i < count && status == CAUDAL_OK; i++)
         status = check_request(&requests[i]);
-    }
     if (status == CAUDAL_OK)
         status = store->ops->take_all(store, requests, count, &now, decisions);
     if (status != CAUDAL_OK) {
@@ -309,7 +306,7 @@ static int take_batch(struct caudal_store *store, const struct caudal_request *r
     if (store == NULL || (count > 0 && (requests == NULL || decisions == NULL)))
         return CAUDAL_ERR_ARGUMENT;
     for (size_t i = 0; i < count; i++)
-        no_verdict(&decisions[i], check_request(&requests[i]));
+        decisions[i].status = check_request(&requests[i]);
     store->ops->take_batch(store, requests, count, &now, decisions);
     int status = CAUDAL_OK;
     for (size_t i = 0; i < count; i++)
