@@ -471,8 +471,9 @@ static int peek_all(struct cdl_memory_store *store, const struct caudal_request 
     return CAUDAL_OK;
 }
 
-static int memory_take_all(struct caudal_store *head, const struct caudal_request *requests, size_t count,
-                           struct cdl_instant *now, struct caudal_decision *decisions)
+static int memory_decide_all(struct caudal_store *head, enum cdl_operation operation,
+                             const struct caudal_request *requests, size_t count, struct cdl_instant *now,
+                             struct caudal_decision *decisions)
 {
     struct cdl_memory_store *store = cdl_memory_store(head);
     struct cdl_key_hash hashes[CAUDAL_TAKE_ALL_MAX];
@@ -482,6 +483,8 @@ static int memory_take_all(struct caudal_store *head, const struct caudal_reques
     bool pass;
     size_t refused = count;
     int status = peek_all(store, requests, hashes, count, now, decisions, &pass);
+    if (pass && operation == CDL_PEEK)
+        return status;
     if (status == CAUDAL_OK && pass)
         status = commit(store, requests, hashes, count, now, decisions, &refused);
     if (status != CAUDAL_OK || (pass && refused == count))
@@ -577,7 +580,7 @@ static const struct cdl_store_ops memory_ops = {
     .remove_limit = cdl_memory_remove_limit,
     .decide = memory_decide,
     .reset = memory_reset,
-    .take_all = memory_take_all,
+    .decide_all = memory_decide_all,
     .take_batch = memory_take_batch,
 };
 

@@ -264,8 +264,9 @@ static size_t binding(const struct caudal_decision *decisions, size_t count)
 /* The verdicts are ordered: what is worse is greater. */
 _Static_assert(CAUDAL_ALLOW < CAUDAL_DENY && CAUDAL_DENY < CAUDAL_NEVER, "binding() compares verdicts");
 
-static int take_all(struct caudal_store *store, const struct caudal_request *requests, size_t count,
-                    struct cdl_instant now, struct caudal_decision *decisions, struct caudal_decision *overall)
+static int decide_all(struct caudal_store *store, enum cdl_operation operation, const struct caudal_request *requests,
+                      size_t count, struct cdl_instant now, struct caudal_decision *decisions,
+                      struct caudal_decision *overall)
 {
     if (overall == NULL)
         return CAUDAL_ERR_ARGUMENT;
@@ -275,7 +276,7 @@ static int take_all(struct caudal_store *store, const struct caudal_request *req
     for (size_t i = 0; i < count && status == CAUDAL_OK; i++)
         status = check_request(&requests[i]);
     if (status == CAUDAL_OK)
-        status = store->ops->take_all(store, requests, count, &now, decisions);
+        status = store->ops->decide_all(store, operation, requests, count, &now, decisions);
     if (status != CAUDAL_OK) {
         for (size_t i = 0; decisions != NULL && i < count && i < CAUDAL_TAKE_ALL_MAX; i++)
             no_verdict(&decisions[i], status);
@@ -291,13 +292,25 @@ static int take_all(struct caudal_store *store, const struct caudal_request *req
 int caudal_take_all(struct caudal_store *store, const struct caudal_request *requests, size_t count,
                     struct caudal_decision *decisions, struct caudal_decision *overall)
 {
-    return take_all(store, requests, count, clock_of(store), decisions, overall);
+    return decide_all(store, CDL_TAKE, requests, count, clock_of(store), decisions, overall);
 }
 
 int caudal_take_all_at(struct caudal_store *store, const struct caudal_request *requests, size_t count, int64_t now_ns,
                        struct caudal_decision *decisions, struct caudal_decision *overall)
 {
-    return take_all(store, requests, count, cdl_instant_given(now_ns), decisions, overall);
+    return decide_all(store, CDL_TAKE, requests, count, cdl_instant_given(now_ns), decisions, overall);
+}
+
+int caudal_peek_all(struct caudal_store *store, const struct caudal_request *requests, size_t count,
+                    struct caudal_decision *decisions, struct caudal_decision *overall)
+{
+    return decide_all(store, CDL_PEEK, requests, count, clock_of(store), decisions, overall);
+}
+
+int caudal_peek_all_at(struct caudal_store *store, const struct caudal_request *requests, size_t count, int64_t now_ns,
+                       struct caudal_decision *decisions, struct caudal_decision *overall)
+{
+    return decide_all(store, CDL_PEEK, requests, count, cdl_instant_given(now_ns), decisions, overall);
 }
 
 static int take_batch(struct caudal_store *store, const struct caudal_request *requests, size_t count,

@@ -58,9 +58,10 @@ struct cdl_store_ops {
     int (*decide)(struct caudal_store *store, const struct caudal_request *request, const struct cdl_question *question,
                   struct cdl_instant *now, struct caudal_decision *decision);
     int (*reset)(struct caudal_store *store, const struct caudal_request *request);
-    /* As caudal_take_all; the store fills in `decisions` only: what to say overall is worked out from them. */
-    int (*take_all)(struct caudal_store *store, const struct caudal_request *requests, size_t count,
-                    struct cdl_instant *now, struct caudal_decision *decisions);
+    /* As caudal_take_all, or with CDL_PEEK as caudal_peek_all; the store fills in `decisions` only: what to say overall is worked
+     * out from them. */
+    int (*decide_all)(struct caudal_store *store, enum cdl_operation operation, const struct caudal_request *requests,
+                      size_t count, struct cdl_instant *now, struct caudal_decision *decisions);
     /* As caudal_take_batch, but for decisions whose status says already that the request is no good; a request's failure is set
      * in its decision. */
     void (*take_batch)(struct caudal_store *store, const struct caudal_request *requests, size_t count,
