@@ -302,6 +302,20 @@ CAUDAL_API int caudal_take_all_at(struct caudal_store *store, const struct cauda
                                   int64_t now_ns, struct caudal_decision *decisions, struct caudal_decision *overall);
 
 /**
+ * Says what caudal_take_all would answer, and spends nothing. When every request would pass, each decision is as after the
+ * whole; `granted` is 0.
+ *
+ * Parameters and codes as caudal_take_all.
+ *
+ * @return as caudal_take_all
+ */
+CAUDAL_API int caudal_peek_all(struct caudal_store *store, const struct caudal_request *requests, size_t count,
+                               struct caudal_decision *decisions, struct caudal_decision *overall);
+/** caudal_peek_all at the caller's `now_ns`. */
+CAUDAL_API int caudal_peek_all_at(struct caudal_store *store, const struct caudal_request *requests, size_t count,
+                                  int64_t now_ns, struct caudal_decision *decisions, struct caudal_decision *overall);
+
+/**
  * Decides many independent requests as caudal_take would one after the other, reading the clock once and fetching memory
  * ahead: the fastest way to ask.
  *
