@@ -185,7 +185,8 @@ static struct caudal_request request_of(const struct cdl_live_policy *live, cons
     return (struct caudal_request){live->rates[charge->rate], charge->key.bytes, charge->key.length, charge->cost};
 }
 
-static void collect(const struct cdl_live_policy *live, const struct cdl_plan *plan, enum cdl_mode mode, struct asked *asked)
+static void collect(const struct cdl_live_policy *live, const struct cdl_plan *plan, enum cdl_mode mode,
+                    struct asked *asked)
 {
     asked->count = 0;
     for (size_t i = 0; i < plan->count; i++) {
@@ -248,8 +249,8 @@ static void shadow(const struct cdl_live_policy *live, bool spend, struct cdl_an
     }
 }
 
-static void answer_request(const struct cdl_live_policy *live, const struct cdl_request *request, uint64_t cost, bool spend,
-                           char *scratch, struct cdl_answer *answer)
+static void answer_request(const struct cdl_live_policy *live, const struct cdl_request *request, uint64_t cost,
+                           bool spend, char *scratch, struct cdl_answer *answer)
 {
     cdl_policy_match(live->policy, request, cost, scratch, CDL_MATCH_SCRATCH_BYTES, &answer->plan);
     answer->kind = CDL_ANSWER_ALLOWED;
@@ -269,14 +270,14 @@ static void answer_request(const struct cdl_live_policy *live, const struct cdl_
     shadow(live, spend, answer);
 }
 
-void cdl_limiter_take(const struct cdl_live_policy *live, const struct cdl_request *request, uint64_t cost, char *scratch,
-                      struct cdl_answer *answer)
+void cdl_limiter_take(const struct cdl_live_policy *live, const struct cdl_request *request, uint64_t cost,
+                      char *scratch, struct cdl_answer *answer)
 {
     answer_request(live, request, cost, true, scratch, answer);
 }
 
-void cdl_limiter_peek(const struct cdl_live_policy *live, const struct cdl_request *request, uint64_t cost, char *scratch,
-                      struct cdl_answer *answer)
+void cdl_limiter_peek(const struct cdl_live_policy *live, const struct cdl_request *request, uint64_t cost,
+                      char *scratch, struct cdl_answer *answer)
 {
     answer_request(live, request, cost, false, scratch, answer);
 }
@@ -295,8 +296,9 @@ static void spell_values(struct cdl_view *view, const struct cdl_limit_rule *lim
     }
 }
 
-int cdl_limiter_named(const struct cdl_live_policy *live, const struct cdl_named_key *key, enum cdl_named_operation operation,
-                      uint64_t cost, char *scratch, struct caudal_decision *decision)
+int cdl_limiter_named(const struct cdl_live_policy *live, const struct cdl_named_key *key,
+                      enum cdl_named_operation operation, uint64_t cost, char *scratch,
+                      struct caudal_decision *decision)
 {
     const struct cdl_limit_rule *limit = &live->policy->limits[key->limit];
     *decision = (struct caudal_decision){.status = CAUDAL_ERR_ARGUMENT};

@@ -51,19 +51,19 @@ enum cdl_answer_kind {
 
 struct cdl_answer {
     enum cdl_answer_kind kind;
-    struct caudal_decision overall;                  /* of the limits that are enforced */
-    uint32_t binding;                                /* index in plan.charges; CDL_NONE: no limit speaks */
-    uint32_t shadow_refusals;                        /* limits in shadow mode that would have refused */
-    struct caudal_decision decisions[CDL_PLAN_MAX];  /* one for each of plan.charges */
+    struct caudal_decision overall;                 /* of the limits that are enforced */
+    uint32_t binding;                               /* index in plan.charges; CDL_NONE: no limit speaks */
+    uint32_t shadow_refusals;                       /* limits in shadow mode that would have refused */
+    struct caudal_decision decisions[CDL_PLAN_MAX]; /* one for each of plan.charges */
     struct cdl_plan plan;
 };
 
 /* Answers a request. `scratch` is CDL_MATCH_SCRATCH_BYTES of the caller's thread. */
-void cdl_limiter_take(const struct cdl_live_policy *live, const struct cdl_request *request, uint64_t cost, char *scratch,
-                      struct cdl_answer *answer);
+void cdl_limiter_take(const struct cdl_live_policy *live, const struct cdl_request *request, uint64_t cost,
+                      char *scratch, struct cdl_answer *answer);
 /* Says what cdl_limiter_take would answer, and spends nothing. */
-void cdl_limiter_peek(const struct cdl_live_policy *live, const struct cdl_request *request, uint64_t cost, char *scratch,
-                      struct cdl_answer *answer);
+void cdl_limiter_peek(const struct cdl_live_policy *live, const struct cdl_request *request, uint64_t cost,
+                      char *scratch, struct cdl_answer *answer);
 
 /* One limit by its name, and a key by the values of its `per`. */
 struct cdl_named_key {
@@ -82,8 +82,9 @@ enum cdl_named_operation {
 /* Takes, looks, gives back or forgets under that limit alone. Returns CAUDAL_OK with a decision (after a reset: the key as it is
  * now); CAUDAL_ERR_ARGUMENT when the number of values is not that of the limit's `per`; CAUDAL_ERR_KEY. A limit that is off
  * answers like any other here: it was asked for by name. */
-int cdl_limiter_named(const struct cdl_live_policy *live, const struct cdl_named_key *key, enum cdl_named_operation operation,
-                      uint64_t cost, char *scratch, struct caudal_decision *decision);
+int cdl_limiter_named(const struct cdl_live_policy *live, const struct cdl_named_key *key,
+                      enum cdl_named_operation operation, uint64_t cost, char *scratch,
+                      struct caudal_decision *decision);
 
 /* The answer of a limit whose store failed with `status`: the only place where that is decided. */
 struct caudal_decision cdl_limiter_on_failure(const struct cdl_limit_rule *limit, int status);

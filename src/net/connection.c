@@ -35,7 +35,7 @@ static void close_connection(struct cdl_connection *connection)
 /* ---- writing ---- */
 
 static void start_reading(struct cdl_connection *connection);
-static void take_in(struct cdl_connection *connection, struct cdl_slice fresh);
+static void take_in(struct cdl_connection *connection, char *fresh, size_t length);
 
 static void on_written(uv_write_t *write, int status)
 {
@@ -49,7 +49,7 @@ static void on_written(uv_write_t *write, int status)
         return;
     }
     connection->active_ms = uv_now(&connection->listener->loop->uv);
-    take_in(connection, (struct cdl_slice){NULL, 0});
+    take_in(connection, NULL, 0);
     if (!connection->closing && connection->unsent == NULL)
         start_reading(connection);
 }
@@ -137,7 +137,8 @@ static bool keep(struct cdl_connection *connection, struct cdl_slice bytes)
         connection->kept = kept;
         connection->kept_size = size;
     }
-    memcpy(connection->kept + connection->kept_length, bytes.bytes, bytes.length);
+    if (bytes.length > 0)
+        memcpy(connection->kept + connection->kept_length, bytes.bytes, bytes.length);
     connection->kept_length = length;
     return true;
 }
@@ -155,18 +156,18 @@ static void forget_kept(struct cdl_connection *connection, size_t taken)
 }
 
 /* Hands bytes to the protocol and sends its answers, until it takes no more. Returns what it took. */
-static size_t serve(struct cdl_connection *connection, struct cdl_slice bytes)
+static size_t serve(struct cdl_connection *connection, char *bytes, size_t length)
 {
     struct cdl_loop *loop = connection->listener->loop;
     size_t taken = 0, step;
     do {
         struct cdl_writer output = cdl_writer_on(loop->write_buffer, BUFFER_BYTES);
         bool finish = false;
-        step = connection->listener->protocol->receive(connection, cdl_slice_from(bytes, taken), &output, &finish);
+        step = connection->listener->protocol->receive(connection, bytes + taken, length - taken, &output, &finish);
         taken += step;
         connection->finishing |= finish;
         send_bytes(connection, cdl_written(&output));
-    } while (step > 0 && taken < bytes.length && !connection->finishing && !connection->closing &&
+    } while (step > 0 && taken < length && !connection->finishing && !connection->closing &&
              connection->unsent == NULL);
     if (connection->finishing && connection->unsent == NULL)
         close_connection(connection);
@@ -174,19 +175,20 @@ static size_t serve(struct cdl_connection *connection, struct cdl_slice bytes)
 }
 
 /* Bytes of the protocol have arrived (or, with none, the peer has taken an answer and those that are kept can go on). */
-static void take_in(struct cdl_connection *connection, struct cdl_slice fresh)
+static void take_in(struct cdl_connection *connection, char *fresh, size_t length)
 {
     const bool all_fresh = connection->kept_length == 0;
-    bool fits = all_fresh || keep(connection, fresh);
+    bool fits = all_fresh || keep(connection, (struct cdl_slice){fresh, length});
     size_t taken = 0;
-    if (fits && (all_fresh ? fresh.length : connection->kept_length) > 0)
-        taken = serve(connection, all_fresh ? fresh : (struct cdl_slice){connection->kept, connection->kept_length});
+    if (fits && (all_fresh ? length : connection->kept_length) > 0)
+        taken = all_fresh ? serve(connection, fresh, length)
+                          : serve(connection, connection->kept, connection->kept_length);
     if (connection->closing)
         return;
     if (!all_fresh)
         forget_kept(connection, taken);
-    else if (taken < fresh.length)
-        fits = keep(connection, cdl_slice_from(fresh, taken));
+    else if (taken < length)
+        fits = keep(connection, (struct cdl_slice){fresh + taken, length - taken});
 
     if (connection->kept_length == 0)
         connection->message_began_ms = 0;
@@ -203,7 +205,7 @@ static void take_in_tls(struct cdl_connection *connection, struct cdl_slice fres
     int got = cdl_tls_feed(connection->tls, fresh) ? 0 : -1;
     while (got >= 0 && !connection->closing &&
            (got = cdl_tls_read(connection->tls, loop->plain_buffer, BUFFER_BYTES)) > 0)
-        take_in(connection, (struct cdl_slice){loop->plain_buffer, (size_t)got});
+        take_in(connection, loop->plain_buffer, (size_t)got);
     if (connection->closing)
         return;
     if (connection->unsent == NULL)
@@ -229,11 +231,10 @@ static void on_read(uv_stream_t *stream, ssize_t got, const uv_buf_t *buffer)
     if (got == 0)
         return;
     connection->active_ms = uv_now(&connection->listener->loop->uv);
-    const struct cdl_slice fresh = {buffer->base, (size_t)got};
     if (connection->tls != NULL)
-        take_in_tls(connection, fresh);
+        take_in_tls(connection, (struct cdl_slice){buffer->base, (size_t)got});
     else
-        take_in(connection, fresh);
+        take_in(connection, buffer->base, (size_t)got);
 }
 
 static void start_reading(struct cdl_connection *connection)

@@ -11,10 +11,10 @@
 #define CDL_NET_CONNECTION_H
 
 #include <stdatomic.h>
+#include <sys/socket.h>
 #include <uv.h>
 
 #include "base/writer.h"
-#include "net/endpoint.h"
 #include "net/tls.h"
 
 struct cdl_loop;
@@ -46,10 +46,10 @@ struct cdl_protocol {
     size_t state_bytes; /* zeroed for each connection */
     size_t kept_max;    /* the longest message */
     size_t answer_max;  /* the longest answer to one message: `output` has so much room at least */
-    /* Looks at `bytes`, all that has arrived and not been taken, answers into `output`, and returns how many bytes it took. It
+    /* Looks at `length` bytes, which it may change: all that has arrived and not been taken, answers into `output`, and returns how many bytes it took. It
      * leaves a message that is incomplete, or for whose answer less than answer_max is left. With *finish set, the
      * connection is closed once the output is written. */
-    size_t (*receive)(struct cdl_connection *connection, struct cdl_slice bytes, struct cdl_writer *output,
+    size_t (*receive)(struct cdl_connection *connection, char *bytes, size_t length, struct cdl_writer *output,
                       bool *finish);
     /* Last words to a client whose message is too long, or did not become complete in time. May be NULL. */
     void (*give_up)(struct cdl_connection *connection, bool too_long, struct cdl_writer *output);
