@@ -118,6 +118,15 @@ struct caudal_store_stats stats_of(struct world *world)
     return stats;
 }
 
+void assert_same_limit(struct caudal_limit got, struct caudal_limit want)
+{
+    assert_int_equal(got.size, want.size);
+    assert_int_equal(got.algorithm, want.algorithm);
+    assert_int_equal(got.count, want.count);
+    assert_int_equal(got.period_ns, want.period_ns);
+    assert_int_equal(got.burst, want.burst);
+}
+
 void assert_same_decision(struct caudal_decision got, struct caudal_decision want)
 {
     assert_int_equal(got.status, want.status);

@@ -122,6 +122,7 @@ uint64_t left(struct world *world, uint32_t limit, const char *key);
 uint64_t drain(struct world *world, uint32_t limit, const char *key);
 struct caudal_store_stats stats_of(struct world *world);
 
+void assert_same_limit(struct caudal_limit got, struct caudal_limit want);
 /* Two decisions that agree in every field. */
 void assert_same_decision(struct caudal_decision got, struct caudal_decision want);
 /* An answer without a verdict: the code and nothing else. */
