@@ -18,7 +18,7 @@ bool cdl_wide_open(struct cdl_wide_table *table, uint64_t keys, uint64_t log_ent
 {
     const uint64_t chunks = log_entries / CDL_LOG_CHUNK_ENTRIES + 1;
     *table = (struct cdl_wide_table){.stripe_count = 1, .buckets_per_stripe = 8};
-    while (table->stripe_count < STRIPES_MAX && table->stripe_count * 2 * CHUNKS_MIN <= chunks)
+    while (table->stripe_count < STRIPES_MAX && UINT64_C(2) * table->stripe_count * CHUNKS_MIN <= chunks)
         table->stripe_count *= 2;
     const uint32_t stripes = table->stripe_count;
     table->records_per_stripe = stripes == 1 ? (uint32_t)keys + 1 : share(keys, stripes);
