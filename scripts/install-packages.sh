@@ -14,6 +14,7 @@ build       meson                  program meson
 build       ninja-build            program ninja
 build       pkg-config             program pkg-config
 build       libxxhash-dev          header  xxhash.h
+build       libssl-dev             header  openssl/hmac.h
 python      python3                program python3
 python      python3-venv           module  ensurepip
 python      ca-certificates        none    -
@@ -29,6 +30,7 @@ check-long  libc6-dev-arm64-cross  none    -
 check-long  qemu-user              program qemu-aarch64
 check-long  libcmocka-dev:arm64    none    -
 check-long  libjansson-dev:arm64   none    -
+check-long  libssl-dev:arm64       none    -
 '
 
 die() {
