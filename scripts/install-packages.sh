@@ -14,13 +14,14 @@ build       meson                  program meson
 build       ninja-build            program ninja
 build       pkg-config             program pkg-config
 build       libxxhash-dev          header  xxhash.h
+build       libyaml-dev            library yaml-0.1
+build       libjansson-dev         library jansson
 python      python3                program python3
 python      python3-venv           module  ensurepip
 python      ca-certificates        none    -
 fuzz        clang                  program clang
 fuzz        CLANG-RUNTIME          runtime clang
 check       libcmocka-dev          library cmocka
-check       libjansson-dev         library jansson
 check       clang-tidy             program clang-tidy
 check       spin                   program spin
 check       git                    program git
@@ -28,6 +29,7 @@ check-long  gcc-aarch64-linux-gnu  program aarch64-linux-gnu-gcc
 check-long  libc6-dev-arm64-cross  none    -
 check-long  qemu-user              program qemu-aarch64
 check-long  libcmocka-dev:arm64    none    -
+check-long  libyaml-dev:arm64      none    -
 check-long  libjansson-dev:arm64   none    -
 '
 
