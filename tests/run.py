@@ -36,15 +36,16 @@ START = time.monotonic()
 
 # How each build is set up: the compiler, and what differs from the project's defaults.
 TESTS = "-Dtests=enabled"
+STRICT = "-Dwerror=true"  # `make build` is not strict, and shares build/release
 DEBUG = ["-Dbuildtype=debug", "-Doptimization=1"]
 ASAN = ["-Db_sanitize=address,undefined", "-Db_lundef=false"]  # clang links the runtime into programs only
 BUILDS = {
     "asan": ("gcc", [TESTS, *DEBUG, *ASAN]),
     "tsan": ("gcc", [TESTS, *DEBUG, "-Db_sanitize=thread"]),
-    "release": ("gcc", [TESTS, "-Dbuildtype=release", "-Dprefix=/usr/local"]),
+    "release": ("gcc", [TESTS, STRICT, "-Dbuildtype=release", "-Dprefix=/usr/local"]),
     "clang": ("clang", [TESTS, *DEBUG, *ASAN]),
     "fuzz": ("clang", ["-Dtests=disabled", "-Dfuzzers=true", *DEBUG, *ASAN]),
-    "aarch64": (None, [TESTS, "-Dbuildtype=release", "--cross-file", "cross/aarch64.ini"]),
+    "aarch64": (None, [TESTS, "-Dbuildtype=debugoptimized", "--cross-file", "cross/aarch64.ini"]),
 }
 
 # A sanitizer's finding ends the program with an error, whatever the program itself would have said.
@@ -376,26 +377,26 @@ def aarch64(stage):
     meson_tests(stage, "aarch64", "unit", "concurrency", slowness=10)
 
 
-# In the order in which they start: what others wait for comes first, then what takes long.
 STAGES = {
-    "asan": asan,
-    "release": release,
     "gates": gates,
-    "property": property_release,
-    "tsan": tsan,
-    "property-asan": property_asan,
+    "asan": asan,
     "tidy": tidy,
+    "tsan": tsan,
+    "release": release,
+    "property": property_release,
+    "property-asan": property_asan,
     "model": model,
-    "install": install,
     "fuzz": fuzz,
+    "install": install,
     "clang": clang,
     "aarch64": aarch64,
     "property-long": property_long,
     "model-long": lambda stage: model(stage, "long"),
     "fuzz-long": lambda stage: fuzz(stage, default_seconds=300),
 }
-CHECK = ["asan", "release", "gates", "property", "tsan", "property-asan", "tidy", "model", "install", "fuzz"]
-CHECK_LONG = ["asan", "release", "gates", "property-long", "tsan", "property-asan", "tidy", "model-long", "install",
+# In the order in which they start: what others wait for comes first, then what takes long.
+CHECK = ["asan", "release", "model", "property", "gates", "tsan", "property-asan", "tidy", "install", "fuzz"]
+CHECK_LONG = ["asan", "release", "model-long", "property-long", "gates", "tsan", "property-asan", "tidy", "install",
               "clang", "aarch64", "fuzz-long"]
 
 # ------------------------------------------------------------------------------------------------------------- run
@@ -439,6 +440,7 @@ def run_stages(names):
     try:
         return list(pool.map(run_stage, names))
     except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
         pool.shutdown(wait=False, cancel_futures=True)
         end_children()
         print("\ninterrupted", flush=True)

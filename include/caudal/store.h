@@ -46,13 +46,13 @@ enum caudal_source {
 };
 
 struct caudal_decision {
-    int status; /* CAUDAL_OK, or why there is no verdict */
-    enum caudal_verdict verdict;
-    enum caudal_source source;
-    uint32_t binding;   /* caudal_take_all: index of the request that binds; 0 otherwise */
-    uint64_t capacity;  /* the most that can be taken at once; UINT64_MAX for unlimited */
-    uint64_t granted;   /* tokens that this call spent; 0 unless verdict is CAUDAL_ALLOW */
-    uint64_t remaining; /* whole tokens left after it */
+    int status;                  /* CAUDAL_OK, or why there is no verdict */
+    enum caudal_verdict verdict; /* the answer; CAUDAL_NO_VERDICT unless status is CAUDAL_OK */
+    enum caudal_source source;   /* who gave it */
+    uint32_t binding;            /* caudal_take_all: index of the request that binds; 0 otherwise */
+    uint64_t capacity;           /* the most that can be taken at once; UINT64_MAX for unlimited */
+    uint64_t granted;            /* tokens that this call spent; 0 unless verdict is CAUDAL_ALLOW */
+    uint64_t remaining;          /* whole tokens left after it */
     int64_t
         retry_after_ns; /* 0 when allowed; for CAUDAL_DENY the first moment at which the same call passes, > 0; -1 for CAUDAL_NEVER */
     int64_t reset_after_ns; /* until the key is as one never seen; 0 when it is already; -1 if it never will be */
@@ -299,6 +299,20 @@ CAUDAL_API int caudal_take_all(struct caudal_store *store, const struct caudal_r
                                struct caudal_decision *decisions, struct caudal_decision *overall);
 /** caudal_take_all at the caller's `now_ns`. */
 CAUDAL_API int caudal_take_all_at(struct caudal_store *store, const struct caudal_request *requests, size_t count,
+                                  int64_t now_ns, struct caudal_decision *decisions, struct caudal_decision *overall);
+
+/**
+ * Says what caudal_take_all would answer, and spends nothing. When every request would pass, each decision is as after the
+ * whole; `granted` is 0.
+ *
+ * Parameters and codes as caudal_take_all.
+ *
+ * @return as caudal_take_all
+ */
+CAUDAL_API int caudal_peek_all(struct caudal_store *store, const struct caudal_request *requests, size_t count,
+                               struct caudal_decision *decisions, struct caudal_decision *overall);
+/** caudal_peek_all at the caller's `now_ns`. */
+CAUDAL_API int caudal_peek_all_at(struct caudal_store *store, const struct caudal_request *requests, size_t count,
                                   int64_t now_ns, struct caudal_decision *decisions, struct caudal_decision *overall);
 
 /**

@@ -200,9 +200,12 @@ static void undo(struct cdl_log *log, struct cdl_log_pool *pool, int64_t now, ui
 static bool change(const struct cdl_log_rule *rule, int64_t now, struct cdl_log *log, struct cdl_log_pool *pool,
                    const struct cdl_question *question, struct caudal_decision *decision)
 {
-    uint64_t used;
-    struct place from = live(rule, now, log, pool, &used);
-    tidy(log, pool, now, from, used);
+    /* The `now` of an undo is an old one: what others have written since keeps its instant. */
+    if (question->operation != CDL_UNDO) {
+        uint64_t used;
+        struct place from = live(rule, now, log, pool, &used);
+        tidy(log, pool, now, from, used);
+    }
     switch (question->operation) {
     case CDL_TAKE:
         append(log, pool, now, decision->granted);

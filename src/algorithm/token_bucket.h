@@ -13,9 +13,8 @@ static inline bool cdl_token_bucket_decide(const struct cdl_token_clock *clock, 
                                            uint64_t *full_at, const struct cdl_question *question,
                                            struct caudal_decision *decision)
 {
-    const cdl_i128 elapsed = cdl_token_clock_elapsed(clock, now);
-    const uint64_t part = (uint64_t)elapsed & UINT64_MAX >> (64 - clock->shift);
-    const uint64_t reading = clock->reading + (uint64_t)(elapsed >> clock->shift); /* arithmetic shift: rounds down */
+    uint64_t part;
+    const uint64_t reading = cdl_token_clock_read(clock, now, &part);
     const bool giving_back = question->operation == CDL_REFUND || question->operation == CDL_UNDO;
 
     int64_t debt = fresh ? 0 : cdl_max_i64(0, (int64_t)(*full_at - reading));
@@ -30,32 +29,35 @@ static inline bool cdl_token_bucket_decide(const struct cdl_token_clock *clock, 
         changed = !fresh;
     }
     const int64_t level = (int64_t)clock->full_units - debt; /* negative after a limit was lowered */
-    const uint64_t available = level < 0 ? 0 : cdl_divide((uint64_t)level, &clock->unit);
     const uint64_t wanted = giving_back ? 0 : question->minimum;
+    const uint64_t wanted_units = wanted * clock->unit.value; /* meaningless, and not looked at, above the capacity */
+    /* What is left is worked out beside the verdict, not on the way to it: a division takes longer than all the rest. */
+    const uint64_t available = level < 0 ? 0 : cdl_divide((uint64_t)level, &clock->unit);
 
     decision->capacity = clock->capacity;
     decision->granted = 0;
     decision->remaining = available;
     decision->retry_after_ns = 0;
-    if (giving_back || (wanted <= available && level >= 0)) {
-        uint64_t granted = giving_back ? 0 : cdl_grant(question, available);
+    if (giving_back || (wanted <= clock->capacity && (int64_t)wanted_units <= level)) {
+        const bool exact = giving_back || question->maximum == wanted;
+        const uint64_t granted = exact ? wanted : cdl_grant(question, available);
         decision->verdict = CAUDAL_ALLOW;
         decision->remaining = available - granted;
-        debt += (int64_t)(granted * clock->unit.value);
+        debt += (int64_t)(exact ? wanted_units : granted * clock->unit.value);
         if (question->operation == CDL_TAKE) {
             decision->granted = granted;
             changed |= granted > 0;
         }
-    } else if (wanted > clock->capacity || clock->slope == 0) {
+    } else if (wanted > clock->capacity || clock->inverse == 0) {
         decision->verdict = CAUDAL_NEVER;
         decision->retry_after_ns = -1;
     } else {
         decision->verdict = CAUDAL_DENY;
-        decision->retry_after_ns = cdl_token_clock_wait(clock, wanted * clock->unit.value - (uint64_t)level, part);
+        decision->retry_after_ns = cdl_token_clock_wait(clock, wanted_units - (uint64_t)level, part);
     }
-    decision->reset_after_ns = debt == 0           ? 0
-                               : clock->slope == 0 ? -1
-                                                   : cdl_token_clock_wait(clock, (uint64_t)debt, part);
+    decision->reset_after_ns = debt == 0             ? 0
+                               : clock->inverse == 0 ? -1
+                                                     : cdl_token_clock_wait(clock, (uint64_t)debt, part);
     *full_at = reading + (uint64_t)debt;
     return changed && question->operation != CDL_PEEK;
 }
@@ -63,13 +65,11 @@ static inline bool cdl_token_bucket_decide(const struct cdl_token_clock *clock, 
 /* Nanoseconds until the bucket is full, which is the same as absent; 0 when it is, INT64_MAX when it never will be. */
 static inline int64_t cdl_token_bucket_time_to_full(const struct cdl_token_clock *clock, int64_t now, uint64_t full_at)
 {
-    const cdl_i128 elapsed = cdl_token_clock_elapsed(clock, now);
-    const int64_t debt = (int64_t)(full_at - clock->reading - (uint64_t)(elapsed >> clock->shift));
+    uint64_t part;
+    const int64_t debt = (int64_t)(full_at - cdl_token_clock_read(clock, now, &part));
     if (debt <= 0)
         return 0;
-    if (clock->slope == 0)
-        return INT64_MAX;
-    return cdl_token_clock_wait(clock, (uint64_t)debt, (uint64_t)elapsed & UINT64_MAX >> (64 - clock->shift));
+    return clock->inverse == 0 ? INT64_MAX : cdl_token_clock_wait(clock, (uint64_t)debt, part);
 }
 
 #endif

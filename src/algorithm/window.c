@@ -12,13 +12,14 @@ static struct view look(const struct cdl_window_rule *rule, int64_t now, bool fr
 {
     const int64_t period = rule->period_ns;
     const int64_t index = (int64_t)cdl_floor_div(now, period);
+    const cdl_i128 ahead = (cdl_i128)state->index - index; /* windows; a period of 1 ns has 2^64 of them */
     struct view view = {.state = {.index = index}};
-    if (!fresh && state->index == index + 1) {
+    if (!fresh && ahead == 1) {
         view.state = *state;
     } else {
-        if (!fresh && state->index == index)
+        if (!fresh && ahead == 0)
             view.state = *state;
-        else if (!fresh && state->index == index - 1 && rule->sliding)
+        else if (!fresh && ahead == -1 && rule->sliding)
             view.state.previous = state->current;
         view.into = (int64_t)(now - (cdl_i128)index * period);
     }

@@ -77,4 +77,9 @@ static inline uint64_t cdl_pair_peek_first(const struct cdl_pair *at)
     return __atomic_load_n(&at->first, __ATOMIC_RELAXED);
 }
 
+static inline uint64_t cdl_pair_peek_second(const struct cdl_pair *at)
+{
+    return __atomic_load_n(&at->second, __ATOMIC_RELAXED);
+}
+
 #endif

@@ -60,7 +60,8 @@ struct cdl_limit_previous {
     struct cdl_window_fields fields;
 };
 
-#define CDL_WORDS(type) ((sizeof(type) + 7) / 8)
+#define CDL_WORDS(type) (sizeof(type) / 8)
+_Static_assert(sizeof(struct cdl_limit_view) % 8 == 0 && sizeof(struct cdl_limit_previous) % 8 == 0, "copied by words");
 
 struct cdl_limit_slot {
     _Atomic uint32_t version;
@@ -105,6 +106,16 @@ static inline struct cdl_limit_slot *cdl_limits_find(const struct cdl_limits *li
     return cdl_limits_slot(limits, id & UINT16_MAX);
 }
 
+/* A struct as the words that it is copied by. */
+typedef uint64_t cdl_word __attribute__((may_alias));
+
+static inline void cdl_copy_words(cdl_word *to, const _Atomic uint64_t *from, size_t count)
+{
+#pragma GCC unroll 32
+    for (size_t i = 0; i < count; i++)
+        to[i] = atomic_load_explicit(&from[i], memory_order_acquire);
+}
+
 /* Copies the view (and with `previous` not NULL what is needed to read states under the previous number), all of one version,
  * which is returned. Each word is read acquire: a reader that got a word of a newer view then also sees the version move. */
 static inline uint32_t cdl_limit_read(struct cdl_limit_slot *slot, struct cdl_limit_view *view,
@@ -114,16 +125,9 @@ static inline uint32_t cdl_limit_read(struct cdl_limit_slot *slot, struct cdl_li
         const uint32_t version = atomic_load_explicit(&slot->version, memory_order_acquire);
         if (version & 1)
             continue;
-        uint64_t words[CDL_WORDS(struct cdl_limit_view)];
-        for (size_t i = 0; i < CDL_WORDS(struct cdl_limit_view); i++)
-            words[i] = atomic_load_explicit(&slot->view[i], memory_order_acquire);
-        __builtin_memcpy(view, words, sizeof *view);
-        if (previous != NULL) {
-            uint64_t more[CDL_WORDS(struct cdl_limit_previous)];
-            for (size_t i = 0; i < CDL_WORDS(struct cdl_limit_previous); i++)
-                more[i] = atomic_load_explicit(&slot->previous[i], memory_order_acquire);
-            __builtin_memcpy(previous, more, sizeof *previous);
-        }
+        cdl_copy_words((cdl_word *)view, slot->view, CDL_WORDS(struct cdl_limit_view));
+        if (previous != NULL)
+            cdl_copy_words((cdl_word *)previous, slot->previous, CDL_WORDS(struct cdl_limit_previous));
         if (atomic_load_explicit(&slot->version, memory_order_relaxed) == version)
             return version;
     }

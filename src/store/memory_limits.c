@@ -99,12 +99,14 @@ static struct cdl_pair convert_entry(void *context, struct cdl_pair entry)
 
 struct revision {
     const struct cdl_token_clock *old, *clock;
+    int64_t now;
 };
 
 static struct cdl_pair revise_entry(void *context, struct cdl_pair entry)
 {
     const struct revision *revision = context;
-    return (struct cdl_pair){entry.first, cdl_token_clock_revise(revision->old, revision->clock, entry.second)};
+    return (struct cdl_pair){entry.first,
+                             cdl_token_clock_revise(revision->old, revision->clock, revision->now, entry.second)};
 }
 
 /* Under the registry's lock. The entries are revised before the new window is published, so that no decision meets an old one
@@ -114,7 +116,7 @@ static void recentre(struct cdl_memory_store *store, struct cdl_limit_slot *slot
 {
     const struct cdl_token_clock old = view->bucket;
     cdl_token_clock_recentre(&view->bucket, now);
-    struct revision revision = {&old, &view->bucket};
+    struct revision revision = {&old, &view->bucket, now};
     cdl_table_sweep(&store->table, view->number, revise_entry, &revision);
     cdl_limit_publish(slot, view, NULL);
 }

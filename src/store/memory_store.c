@@ -92,6 +92,35 @@ struct cdl_wide_judge cdl_memory_wide_judge(struct cdl_memory_judge *judge)
 
 /* ---- one decision ---- */
 
+/* Fills in what does not depend on the algorithm. */
+static void sign(struct caudal_decision *decision)
+{
+    decision->status = CAUDAL_OK;
+    decision->source = CAUDAL_SOURCE_STORE;
+    decision->binding = 0;
+    decision->error_bound = 0;
+}
+
+/* The common case spelled out for the compiler: `cost` tokens from a bucket that is in the table and that nobody else changes
+ * meanwhile. False: it is another case, nothing was done, and the general way below takes it from the start. */
+static inline bool take_present(const struct cdl_limit_view *view, const struct cdl_table_place *place, int64_t now,
+                                uint64_t cost, struct caudal_decision *decision)
+{
+    const uint64_t tag = place->fingerprint | view->number;
+    struct cdl_pair *entry = cdl_table_find(place, tag);
+    if (entry == NULL)
+        return false;
+    /* Both halves may be of different entries; then the swap fails, or the second look differs. */
+    const struct cdl_pair was = {tag, cdl_pair_peek_second(entry)};
+    const struct cdl_question question = cdl_question_take(cost);
+    uint64_t state = was.second;
+    sign(decision);
+    if (cdl_token_bucket_decide(&view->bucket, now, false, &state, &question, decision))
+        return cdl_pair_swap(entry, was, (struct cdl_pair){tag, state});
+    const struct cdl_pair is = cdl_pair_load(entry);
+    return is.first == was.first && is.second == was.second;
+}
+
 /* A question on its way: what is asked of whom, and the version of the limit that it is being answered under. */
 struct inquiry {
     struct cdl_memory_store *store;
@@ -276,6 +305,7 @@ static void decide_unlimited(const struct cdl_question *question, struct caudal_
 static enum outcome decide_under_view(struct inquiry *inquiry, const struct cdl_table_place *place)
 {
     const struct cdl_limit_view *view = &inquiry->view;
+    sign(inquiry->decision);
     switch ((enum cdl_layout)view->layout) {
     case CDL_LAYOUT_BUCKET: {
         const int64_t now = cdl_instant_monotonic(inquiry->now);
@@ -311,8 +341,9 @@ static bool read_limit(struct inquiry *inquiry, uint32_t id)
     return inquiry->view.id == id && id != 0;
 }
 
-static int decide_hashed(struct cdl_memory_store *store, uint32_t id, struct cdl_key_hash hash,
-                         const struct cdl_question *question, struct cdl_instant *now, struct caudal_decision *decision)
+static __attribute__((noinline)) int decide_hashed(struct cdl_memory_store *store, uint32_t id,
+                                                   struct cdl_key_hash hash, const struct cdl_question *question,
+                                                   struct cdl_instant *now, struct caudal_decision *decision)
 {
     struct inquiry inquiry = {.store = store, .hash = hash, .question = question, .now = now, .decision = decision};
     do {
@@ -324,7 +355,7 @@ static int decide_hashed(struct cdl_memory_store *store, uint32_t id, struct cdl
     } while (true);
 }
 
-static struct cdl_key_hash hash_of(const struct cdl_memory_store *store, const struct caudal_request *request)
+static inline struct cdl_key_hash hash_of(const struct cdl_memory_store *store, const struct caudal_request *request)
 {
     return cdl_key_hash(store->secret, request->key, request->key_length);
 }
@@ -333,7 +364,19 @@ static int memory_decide(struct caudal_store *head, const struct caudal_request 
                          const struct cdl_question *question, struct cdl_instant *now, struct caudal_decision *decision)
 {
     struct cdl_memory_store *store = cdl_memory_store(head);
-    return decide_hashed(store, request->limit, hash_of(store, request), question, now, decision);
+    const struct cdl_key_hash hash = hash_of(store, request);
+    struct cdl_limit_slot *slot = cdl_limits_find(store->limits, request->limit);
+    if (slot != NULL && question->operation == CDL_TAKE && question->minimum == question->maximum) {
+        struct cdl_limit_view view;
+        cdl_limit_read(slot, &view, NULL);
+        const struct cdl_table_place place = cdl_table_place(&store->table, hash, view.salt);
+        cdl_table_prefetch(&place); /* on its way while the clock is read */
+        if (view.id == request->limit && view.layout == CDL_LAYOUT_BUCKET &&
+            cdl_token_clock_covers(&view.bucket, cdl_instant_monotonic(now)) &&
+            take_present(&view, &place, now->monotonic_ns, question->minimum, decision))
+            return CAUDAL_OK;
+    }
+    return decide_hashed(store, request->limit, hash, question, now, decision);
 }
 
 /* ---- many decisions ---- */
@@ -349,26 +392,22 @@ static void take_some(struct cdl_memory_store *store, const struct caudal_reques
     for (size_t i = 0; i < count; i++) {
         if (decisions[i].status != CAUDAL_OK)
             continue;
-        hashes[i] = hash_of(store, &requests[i]);
         if (requests[i].limit != known || known == 0)
             known = read_limit(&inquiry, requests[i].limit) ? requests[i].limit : 0;
-        places[i] = cdl_table_place(&store->table, hashes[i], inquiry.view.salt);
+        hashes[i] = hash_of(store, &requests[i]);
+        places[i] = cdl_table_place(&store->table, hashes[i], known != 0 ? inquiry.view.salt : 0);
         cdl_table_prefetch(&places[i]);
     }
+    const bool present = known != 0 && inquiry.view.layout == CDL_LAYOUT_BUCKET &&
+                         cdl_token_clock_covers(&inquiry.view.bucket, cdl_instant_monotonic(now));
     for (size_t i = 0; i < count; i++) {
         if (decisions[i].status != CAUDAL_OK)
             continue;
+        if (present && requests[i].limit == known && cdl_limit_unchanged(inquiry.slot, inquiry.version) &&
+            take_present(&inquiry.view, &places[i], now->monotonic_ns, requests[i].cost, &decisions[i]))
+            continue;
         const struct cdl_question question = cdl_question_take(requests[i].cost);
-        const bool same_limit = requests[i].limit == known && known != 0;
-        if (same_limit && cdl_limit_unchanged(inquiry.slot, inquiry.version)) {
-            inquiry.hash = hashes[i];
-            inquiry.question = &question;
-            inquiry.decision = &decisions[i];
-            if (decide_under_view(&inquiry, &places[i]) == DONE)
-                continue;
-        }
         decisions[i].status = decide_hashed(store, requests[i].limit, hashes[i], &question, now, &decisions[i]);
-        known = read_limit(&inquiry, requests[i].limit) ? requests[i].limit : 0;
     }
 }
 
@@ -432,8 +471,9 @@ static int peek_all(struct cdl_memory_store *store, const struct caudal_request 
     return CAUDAL_OK;
 }
 
-static int memory_take_all(struct caudal_store *head, const struct caudal_request *requests, size_t count,
-                           struct cdl_instant *now, struct caudal_decision *decisions)
+static int memory_decide_all(struct caudal_store *head, enum cdl_operation operation,
+                             const struct caudal_request *requests, size_t count, struct cdl_instant *now,
+                             struct caudal_decision *decisions)
 {
     struct cdl_memory_store *store = cdl_memory_store(head);
     struct cdl_key_hash hashes[CAUDAL_TAKE_ALL_MAX];
@@ -443,6 +483,8 @@ static int memory_take_all(struct caudal_store *head, const struct caudal_reques
     bool pass;
     size_t refused = count;
     int status = peek_all(store, requests, hashes, count, now, decisions, &pass);
+    if (pass && operation == CDL_PEEK)
+        return status;
     if (status == CAUDAL_OK && pass)
         status = commit(store, requests, hashes, count, now, decisions, &refused);
     if (status != CAUDAL_OK || (pass && refused == count))
@@ -538,7 +580,7 @@ static const struct cdl_store_ops memory_ops = {
     .remove_limit = cdl_memory_remove_limit,
     .decide = memory_decide,
     .reset = memory_reset,
-    .take_all = memory_take_all,
+    .decide_all = memory_decide_all,
     .take_batch = memory_take_batch,
 };
 

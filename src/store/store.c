@@ -145,7 +145,6 @@ static int decide(struct caudal_store *store, const struct caudal_request *reque
 {
     if (decision == NULL)
         return CAUDAL_ERR_ARGUMENT;
-    no_verdict(decision, CAUDAL_OK);
     int status = store == NULL || question->maximum < question->minimum ? CAUDAL_ERR_ARGUMENT : check_request(request);
     if (status == CAUDAL_OK)
         status = store->ops->decide(store, request, question, now, decision);
@@ -265,20 +264,19 @@ static size_t binding(const struct caudal_decision *decisions, size_t count)
 /* The verdicts are ordered: what is worse is greater. */
 _Static_assert(CAUDAL_ALLOW < CAUDAL_DENY && CAUDAL_DENY < CAUDAL_NEVER, "binding() compares verdicts");
 
-static int take_all(struct caudal_store *store, const struct caudal_request *requests, size_t count,
-                    struct cdl_instant now, struct caudal_decision *decisions, struct caudal_decision *overall)
+static int decide_all(struct caudal_store *store, enum cdl_operation operation, const struct caudal_request *requests,
+                      size_t count, struct cdl_instant now, struct caudal_decision *decisions,
+                      struct caudal_decision *overall)
 {
     if (overall == NULL)
         return CAUDAL_ERR_ARGUMENT;
     int status = CAUDAL_OK;
     if (store == NULL || requests == NULL || decisions == NULL || count == 0 || count > CAUDAL_TAKE_ALL_MAX)
         status = CAUDAL_ERR_ARGUMENT;
-    for (size_t i = 0; i < count && status == CAUDAL_OK; i++) {
-        no_verdict(&decisions[i], CAUDAL_OK);
+    for (size_t i = 0; i < count && status == CAUDAL_OK; i++)
         status = check_request(&requests[i]);
-    }
     if (status == CAUDAL_OK)
-        status = store->ops->take_all(store, requests, count, &now, decisions);
+        status = store->ops->decide_all(store, operation, requests, count, &now, decisions);
     if (status != CAUDAL_OK) {
         for (size_t i = 0; decisions != NULL && i < count && i < CAUDAL_TAKE_ALL_MAX; i++)
             no_verdict(&decisions[i], status);
@@ -294,13 +292,25 @@ static int take_all(struct caudal_store *store, const struct caudal_request *req
 int caudal_take_all(struct caudal_store *store, const struct caudal_request *requests, size_t count,
                     struct caudal_decision *decisions, struct caudal_decision *overall)
 {
-    return take_all(store, requests, count, clock_of(store), decisions, overall);
+    return decide_all(store, CDL_TAKE, requests, count, clock_of(store), decisions, overall);
 }
 
 int caudal_take_all_at(struct caudal_store *store, const struct caudal_request *requests, size_t count, int64_t now_ns,
                        struct caudal_decision *decisions, struct caudal_decision *overall)
 {
-    return take_all(store, requests, count, cdl_instant_given(now_ns), decisions, overall);
+    return decide_all(store, CDL_TAKE, requests, count, cdl_instant_given(now_ns), decisions, overall);
+}
+
+int caudal_peek_all(struct caudal_store *store, const struct caudal_request *requests, size_t count,
+                    struct caudal_decision *decisions, struct caudal_decision *overall)
+{
+    return decide_all(store, CDL_PEEK, requests, count, clock_of(store), decisions, overall);
+}
+
+int caudal_peek_all_at(struct caudal_store *store, const struct caudal_request *requests, size_t count, int64_t now_ns,
+                       struct caudal_decision *decisions, struct caudal_decision *overall)
+{
+    return decide_all(store, CDL_PEEK, requests, count, cdl_instant_given(now_ns), decisions, overall);
 }
 
 static int take_batch(struct caudal_store *store, const struct caudal_request *requests, size_t count,
@@ -309,7 +319,7 @@ static int take_batch(struct caudal_store *store, const struct caudal_request *r
     if (store == NULL || (count > 0 && (requests == NULL || decisions == NULL)))
         return CAUDAL_ERR_ARGUMENT;
     for (size_t i = 0; i < count; i++)
-        no_verdict(&decisions[i], check_request(&requests[i]));
+        decisions[i].status = check_request(&requests[i]);
     store->ops->take_batch(store, requests, count, &now, decisions);
     int status = CAUDAL_OK;
     for (size_t i = 0; i < count; i++)

@@ -43,7 +43,8 @@ static inline int64_t cdl_instant_realtime(struct cdl_instant *instant)
 }
 
 /* Each operation returns a status code and never changes anything when that is not CAUDAL_OK. Arguments have been checked: no
- * NULL, keys not too long, limits legal, names of a legal length. Decisions have been zeroed; a store sets `source`. */
+ * NULL, keys not too long, limits legal, names of a legal length. A store sets every field of a decision that has a verdict;
+ * one without is cleared by the caller. */
 struct cdl_store_ops {
     void (*close)(struct caudal_store *store);
     int (*stats)(struct caudal_store *store, struct caudal_store_stats *stats);
@@ -57,10 +58,12 @@ struct cdl_store_ops {
     int (*decide)(struct caudal_store *store, const struct caudal_request *request, const struct cdl_question *question,
                   struct cdl_instant *now, struct caudal_decision *decision);
     int (*reset)(struct caudal_store *store, const struct caudal_request *request);
-    /* As caudal_take_all; the store fills in `decisions` only: what to say overall is worked out from them. */
-    int (*take_all)(struct caudal_store *store, const struct caudal_request *requests, size_t count,
-                    struct cdl_instant *now, struct caudal_decision *decisions);
-    /* As caudal_take_batch; a request's failure is set in its decision. */
+    /* As caudal_take_all, or with CDL_PEEK as caudal_peek_all; the store fills in `decisions` only: what to say overall is worked
+     * out from them. */
+    int (*decide_all)(struct caudal_store *store, enum cdl_operation operation, const struct caudal_request *requests,
+                      size_t count, struct cdl_instant *now, struct caudal_decision *decisions);
+    /* As caudal_take_batch, but for decisions whose status says already that the request is no good; a request's failure is set
+     * in its decision. */
     void (*take_batch)(struct caudal_store *store, const struct caudal_request *requests, size_t count,
                        struct cdl_instant *now, struct caudal_decision *decisions);
 };

@@ -33,7 +33,10 @@ void cdl_table_close(struct cdl_table *table, const struct caudal_allocator *all
     cdl_release(allocator, table->stripes, table->stripe_count, sizeof *table->stripes);
 }
 
-/* The entry to overwrite: a free one, in the line that has more of them; else the one with the least time left. */
+/* The entry to overwrite: an empty one, in the line that has more of them; else the one with the least time left. One that
+ * does not matter any more is no worse than an empty one to the decisions, but its key may come back and would find it. */
+#define EMPTY (-1)
+
 struct choice {
     struct cdl_pair *at;
     struct cdl_pair was;
@@ -42,27 +45,27 @@ struct choice {
 
 static int look_at_line(struct cdl_table_line *line, const struct cdl_table_judge *judge, struct choice *best)
 {
-    int free = 0;
+    int empty = 0;
     for (int i = 0; i < CDL_LINE_ENTRIES; i++) {
         struct cdl_pair *at = &line->entries[i];
         struct cdl_pair was = cdl_pair_load(at);
-        int64_t left = was.first == 0 ? 0 : judge->time_left(judge->context, was.first, was.second);
-        free += left == 0;
+        int64_t left = was.first == 0 ? EMPTY : judge->time_left(judge->context, was.first, was.second);
+        empty += left == EMPTY;
         if (best->at == NULL || left < best->time_left)
             *best = (struct choice){at, was, left};
     }
-    return free;
+    return empty;
 }
 
 static struct choice choose(const struct cdl_table_place *place, const struct cdl_table_judge *judge)
 {
     struct choice best[2] = {{0}, {0}};
-    int free[2];
+    int empty[2];
     for (int i = 0; i < 2; i++)
-        free[i] = look_at_line(place->lines[i], judge, &best[i]);
-    if (free[0] == 0 && free[1] == 0)
-        return best[0].time_left <= best[1].time_left ? best[0] : best[1];
-    return best[free[0] >= free[1] ? 0 : 1];
+        empty[i] = look_at_line(place->lines[i], judge, &best[i]);
+    if (empty[0] != empty[1])
+        return best[empty[0] > empty[1] ? 0 : 1];
+    return best[best[0].time_left <= best[1].time_left ? 0 : 1];
 }
 
 void cdl_table_claim(const struct cdl_table_place *place, struct cdl_pair entry, const struct cdl_table_judge *judge)

@@ -93,19 +93,20 @@ static inline void cdl_table_prefetch(const struct cdl_table_place *place)
     __builtin_prefetch(place->lines[1], 1);
 }
 
-static inline struct cdl_pair *cdl_table_find_in(struct cdl_table_line *line, uint64_t tag)
-{
-    for (int i = 0; i < CDL_LINE_ENTRIES; i++)
-        if (cdl_pair_peek_first(&line->entries[i]) == tag)
-            return &line->entries[i];
-    return NULL;
-}
-
-/* The entry that carries `tag`, or NULL. */
+/* The entry that carries `tag`, or NULL. All eight are compared without a branch: where among them a key lies is pure chance, and
+ * a branch on chance costs more than the comparisons that it saves. */
 static inline struct cdl_pair *cdl_table_find(const struct cdl_table_place *place, uint64_t tag)
 {
-    struct cdl_pair *entry = cdl_table_find_in(place->lines[0], tag);
-    return entry != NULL ? entry : cdl_table_find_in(place->lines[1], tag);
+    unsigned found = 0;
+#pragma GCC unroll 8
+    for (unsigned i = 0; i < 2 * CDL_LINE_ENTRIES; i++)
+        found |=
+            (unsigned)(cdl_pair_peek_first(&place->lines[i / CDL_LINE_ENTRIES]->entries[i % CDL_LINE_ENTRIES]) == tag)
+            << i;
+    if (found == 0)
+        return NULL;
+    const unsigned i = (unsigned)__builtin_ctz(found);
+    return &place->lines[i / CDL_LINE_ENTRIES]->entries[i % CDL_LINE_ENTRIES];
 }
 
 /* Writes a new entry where there is room, or in place of the one nearest to not mattering. The caller holds the lock of the

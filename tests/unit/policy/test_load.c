@@ -1,13 +1,7 @@
 /* The loader: what a policy says is what comes out, and all that is wrong is said at once, in these words, at these places. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
-
+#include "../support.h"
 #include "policy/policy.h"
 #include "policy/yaml.h"
 
@@ -55,7 +49,7 @@ static void check_bad(const struct bad *cases, size_t count)
             fail_msg("for:\n%s\nexpected:\n%sgot:\n%s", cases[i].text, cases[i].findings, findings());
     }
 }
-#define CHECK_BAD(cases) check_bad(cases, sizeof cases / sizeof cases[0])
+#define CHECK_BAD(cases) check_bad(cases, COUNT_OF(cases))
 
 static void refuses_what_is_no_policy(void **state)
 {
@@ -373,7 +367,7 @@ static void C91_warnings(void **state)
          "identity.client_ip "
          "set\n"},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
         cdl_policy_free(load_good(cases[i].text));
         assert_string_equal(findings(), cases[i].findings);
         assert_int_equal(report.errors, 0);
@@ -559,45 +553,24 @@ static void the_manual_states_the_defaults(void **state)
     free(text);
 }
 
-/* An allocator of which the n-th call fails. */
-struct meagre {
-    int left, live;
-};
-
-static void *meagre_allocate(void *context, size_t bytes, size_t alignment)
-{
-    struct meagre *meagre = context;
-    if (meagre->left-- == 0)
-        return NULL;
-    meagre->live++;
-    void *memory = aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
-    return memory == NULL ? NULL : memset(memory, 0, bytes);
-}
-
-static void meagre_release(void *context, void *memory, size_t bytes)
-{
-    (void)bytes;
-    ((struct meagre *)context)->live--;
-    free(memory);
-}
-
 static void short_memory_is_an_error_and_leaks_nothing(void **state)
 {
     (void)state;
     char *text = manual();
     bool loaded = false;
-    int failures = 0;
-    for (int n = 0; !loaded; n++) {
-        struct meagre meagre = {.left = n};
-        struct caudal_allocator allocator = {sizeof allocator, &meagre, meagre_allocate, meagre_release};
-        struct cdl_policy *policy = cdl_policy_load_text("p", cdl_slice_of(text), &allocator, &report);
+    long failures = 0;
+    while (!loaded) {
+        struct counting_allocator counting;
+        counting_allocator_init(&counting);
+        counting.fail_at = failures;
+        struct cdl_policy *policy = cdl_policy_load_text("p", cdl_slice_of(text), &counting.allocator, &report);
         loaded = policy != NULL;
         if (!loaded) {
             failures++;
             assert_string_equal(findings(), "p: memory is short\n");
         }
         cdl_policy_free(policy);
-        assert_int_equal(meagre.live, 0);
+        assert_int_equal(counting.live_blocks, 0);
     }
     assert_true(failures >= 3);
     free(text);

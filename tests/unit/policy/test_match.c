@@ -1,14 +1,8 @@
 /* Matching: which limits apply to a request, under which key, at what cost; and that the index finds what a scan would. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
-
-#include "caudal/key.h"
+#include "../support.h"
+#include "policy/explain.h"
 #include "policy/index.h"
 #include "policy/match.h"
 #include "policy/match_parts.h"
@@ -149,7 +143,7 @@ static void paths_match_segment_by_segment(void **state)
         {"/ba*ab", {"/baab", "/baXab"}, {"/bab", "/ba", "/ab"}},
         {"/%7euser/%2f", {"/~user/%2F"}, {"/~user//"}},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
         char rest[64];
         struct asked asked;
         snprintf(rest, sizeof rest, "when: {path: '%s'}", cases[i].pattern);
@@ -297,7 +291,7 @@ static void costs(void **state)
         {"cost: {header: x-c, max: 50}", "99999999999999999999", CDL_COST_UNSAID, 50},
         {"cost: {max: 5}", NULL, 7, 5},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
         char text[256];
         struct asked asked;
         struct cdl_plan plan;
@@ -332,7 +326,7 @@ static void C56_precedence_of_overrides(void **state)
         {"foo", "x", 4},  {"foo", "z", 2}, {"foobar", "x", 2}, {"fob", "x", 3},  {"fooob", "x", 2}, {"bab", "x", 1},
         {"baab", "x", 5}, {"bab", "y", 6}, {"baab", "y", 5},   {"foo*", "x", 2}, {"", "x", 1},      {"", "y", 6},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
         struct asked asked;
         ask(&asked, "GET", "/");
         add_attribute(&asked, "k", cases[i].k);
@@ -517,12 +511,11 @@ static void limits_that_do_not_match_cost_nothing(void **state)
     free(text);
 }
 
-static uint64_t random_state = 1;
+static struct rng rng = {1};
 
 static unsigned pick(unsigned count)
 {
-    random_state = random_state * UINT64_C(6364136223846793005) + 1442695040888963407u;
-    return (unsigned)(random_state >> 33) % count;
+    return (unsigned)rng_below(&rng, count);
 }
 
 static const char *one_of(const char *const *list)
@@ -640,6 +633,36 @@ static void scan(const struct cdl_policy *policy, const struct asked *asked, str
         plan->count = 0;
 }
 
+/* explain tells of each limit what matching does with it. */
+static void assert_explained(const struct cdl_policy *policy, const struct asked *asked, const struct cdl_plan *plan)
+{
+    static char own[4096], words_buffer[4096];
+    struct cdl_writer writer = cdl_writer_on(own, sizeof own);
+    struct cdl_view view;
+    size_t applied = 0;
+    cdl_view_open(&view, policy, &asked->request, &writer);
+    for (uint32_t i = 0; i < policy->limit_count; i++) {
+        struct cdl_account account;
+        struct cdl_writer said = cdl_writer_on(words_buffer, sizeof words_buffer);
+        size_t before = writer.length;
+        cdl_explain_limit(&view, i, CDL_COST_UNSAID, &account);
+        cdl_explain_why(&view, i, &account, &said);
+        assert_true(said.length > 0 && !said.overflow);
+        if (account.kind == CDL_ACCOUNT_APPLIES && plan->outcome == CDL_OUTCOME_LIMITED) {
+            const struct cdl_charge *charge = &plan->charges[applied];
+            assert_int_equal(charge->limit, i);
+            assert_int_equal(charge->rate, account.rate);
+            assert_int_equal(charge->cost, account.cost);
+            assert_true(cdl_slice_equal(charge->key, account.key));
+            applied++;
+        } else if (account.kind == CDL_ACCOUNT_REFUSES && policy->limits[i].mode == CDL_MODE_ENFORCE) {
+            assert_int_not_equal(plan->outcome, CDL_OUTCOME_LIMITED);
+        }
+        writer.length = before;
+    }
+    assert_int_equal(applied, plan->count);
+}
+
 static void the_index_finds_what_a_scan_finds(void **state)
 {
     (void)state;
@@ -661,6 +684,7 @@ static void the_index_finds_what_a_scan_finds(void **state)
             assert_int_equal(got->count, expected.count);
             for (size_t k = 0; k < got->count; k++)
                 assert_int_equal(got->charges[k].limit, expected.charges[k].limit);
+            assert_explained(policy, &asked, got);
         }
         cdl_policy_free(policy);
     }
