@@ -525,7 +525,7 @@ static int run(struct cdl_arguments *arguments)
     int status = read_arguments(&explain, arguments);
     if (status != 0)
         return status;
-    explain.policy = cdl_cli_load_policy(explain.file, &report);
+    explain.policy = cdl_cli_load_policy(explain.file, false, &report);
     if (explain.policy == NULL)
         return CDL_EXIT_NO;
     status = is_about_a_request(&explain) ? explain_request(&explain) : explain_limits(&explain);

@@ -4,7 +4,7 @@
 
 #include "policy/policy.h"
 
-/* NULL when the file has errors. `report` has what was printed. */
-struct cdl_policy *cdl_cli_load_policy(const char *path, struct cdl_report *report);
+/* NULL when the file has errors. Warnings are printed when the command is about them; `report` has them anyway. */
+struct cdl_policy *cdl_cli_load_policy(const char *path, bool with_warnings, struct cdl_report *report);
 
 #endif
