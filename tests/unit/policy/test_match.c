@@ -476,7 +476,7 @@ static size_t candidates(const struct cdl_policy *policy, const struct asked *as
     return count;
 }
 
-/* 10,000 limits that do not match are not looked at, whatever it is that sets them apart. */
+/* Limits that do not match are not looked at, however many they are and whatever it is that sets them apart. */
 static void limits_that_do_not_match_cost_nothing(void **state)
 {
     (void)state;
@@ -490,7 +490,7 @@ static void limits_that_do_not_match_cost_nothing(void **state)
         "when: {client_ip: 10.0.%u.0/32}",
         "per: ['/p%u/{id}']",
     };
-    const unsigned count = 10000;
+    const unsigned count = 2000;
     char *text = malloc(count * 96);
     assert_non_null(text);
     for (size_t form = 0; form < sizeof forms / sizeof forms[0]; form++) {
