@@ -260,15 +260,16 @@ def release(stage):
     meson_tests(stage, "release")
 
 
-def run_pytest(stage, build_name, env):
+def run_pytest(stage, build_name, env, tests="tests/property"):
     folder = build(stage, build_name)
     python = venv_python(stage)
     report = LOGS / f"{stage.name}.xml"
     report.unlink(missing_ok=True)
-    env = {"CAUDAL_LIBRARY": str(folder / "src" / "libcaudal.so"), "PYTHONDONTWRITEBYTECODE": "1", **env}
-    say(f"{stage.name}: running tests/property on build/{build_name}")
+    env = {"CAUDAL_LIBRARY": str(folder / "src" / "libcaudal.so"), "CAUDAL_BINARY": str(folder / "src" / "caudal"),
+           "PYTHONDONTWRITEBYTECODE": "1", **env}
+    say(f"{stage.name}: running {tests} on build/{build_name}")
     status, text = stage.run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}",
-                             "tests/property", env=env, timeout=3600)
+                             tests, env=env, timeout=3600)
     failures_before = len(stage.failures)
     if report.exists():
         for case in xml.etree.ElementTree.parse(report).getroot().iter("testcase"):
@@ -288,6 +289,10 @@ def property_asan(stage):
     runtime = subprocess.run(["gcc", "-print-file-name=libasan.so"], capture_output=True, text=True).stdout.strip()
     run_pytest(stage, "asan", {**SANITIZER_ENV, "LD_PRELOAD": runtime, "ASAN_OPTIONS": "detect_leaks=0",
                                "CAUDAL_PROPERTY_PROFILE": "quick"})
+
+
+def cli(stage):
+    run_pytest(stage, "asan", SANITIZER_ENV, "tests/cli")
 
 
 def property_long(stage):
@@ -385,6 +390,7 @@ STAGES = {
     "release": release,
     "property": property_release,
     "property-asan": property_asan,
+    "cli": cli,
     "model": model,
     "fuzz": fuzz,
     "install": install,
@@ -395,8 +401,8 @@ STAGES = {
     "fuzz-long": lambda stage: fuzz(stage, default_seconds=300),
 }
 # In the order in which they start: what others wait for comes first, then what takes long.
-CHECK = ["asan", "release", "model", "property", "gates", "tsan", "property-asan", "tidy", "install", "fuzz"]
-CHECK_LONG = ["asan", "release", "model-long", "property-long", "gates", "tsan", "property-asan", "tidy", "install",
+CHECK = ["asan", "release", "model", "property", "gates", "tsan", "property-asan", "cli", "tidy", "install", "fuzz"]
+CHECK_LONG = ["asan", "release", "model-long", "property-long", "gates", "tsan", "property-asan", "cli", "tidy", "install",
               "clang", "aarch64", "fuzz-long"]
 
 # ------------------------------------------------------------------------------------------------------------- run
