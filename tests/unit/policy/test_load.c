@@ -418,7 +418,7 @@ static void values_come_out_as_they_are_written(void **state)
     assert_int_equal(policy->listen.idle_timeout_ns, INT64_C(60000000000));
     assert_string_equal(policy->store.url.bytes, "redis://h");
     assert_int_equal(policy->log.denied.numerator * 200, policy->log.denied.denominator * 3);
-    assert_int_equal(policy->fields, CDL_FIELDS_X_DELTA);
+    assert_int_equal(policy->fields, CDL_FIELDS_X_RATELIMIT_DELTA);
     assert_int_equal(cdl_policy_find(policy, CDL_SLICE("a")), 0);
     assert_int_equal(cdl_policy_find(policy, CDL_SLICE("b")), CDL_NONE);
     cdl_policy_free(policy);
