@@ -183,8 +183,9 @@ static enum outcome decide_previous(struct inquiry *inquiry, struct cdl_pair *en
 static enum outcome decide_absent(struct inquiry *inquiry, const struct cdl_table_place *place, uint64_t tag)
 {
     uint64_t state = 0;
+    /* Absent indeed, unless a change of number has taken the entry from under our eyes. */
     if (!decide_word(inquiry, true, &state))
-        return DONE;
+        return cdl_limit_unchanged(inquiry->slot, inquiry->version) ? DONE : RESTART;
     enum outcome outcome = DONE;
     pthread_mutex_lock(&place->stripe->lock);
     if (!cdl_limit_unchanged(inquiry->slot, inquiry->version)) {
