@@ -268,13 +268,13 @@ static void decide_log(struct inquiry *inquiry, struct cdl_wide_stripe *stripe, 
     struct cdl_wide_record *record = cdl_wide_find(wide, stripe, inquiry->hash, view->number);
     struct cdl_log log = {0};
     if (inquiry->question->operation == CDL_TAKE && stripe->pool.free_count == 0) {
-        /* Another log is forgotten only for the sake of an admission. */
-        const struct cdl_question peek = {CDL_PEEK, inquiry->question->minimum, inquiry->question->maximum};
+        /* Another log is forgotten only for the sake of an admission that writes something. */
+        const uint64_t least = inquiry->question->minimum > 0 ? inquiry->question->minimum : 1;
+        const struct cdl_question peek = cdl_question_peek(least);
         cdl_log_decide(&view->log, inquiry->now->monotonic_ns, record != NULL ? &record->log : &log, &stripe->pool,
                        &peek, inquiry->decision);
-        if (inquiry->decision->verdict != CAUDAL_ALLOW)
-            return;
-        cdl_wide_reserve_chunk(wide, stripe, record, judge);
+        if (inquiry->decision->verdict == CAUDAL_ALLOW && inquiry->question->maximum > 0)
+            cdl_wide_reserve_chunk(wide, stripe, record, judge);
     }
     bool changed = cdl_log_decide(&view->log, inquiry->now->monotonic_ns, record != NULL ? &record->log : &log,
                                   &stripe->pool, inquiry->question, inquiry->decision);
