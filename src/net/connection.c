@@ -4,6 +4,8 @@
 #include <string.h>
 
 #define BUFFER_BYTES ((size_t)64 * 1024)
+/* Answers of one turn. Memory that is not written to is not there, so a small server stays small. */
+#define OUTPUT_BYTES ((size_t)1024 * 1024)
 
 static void close_connection(struct cdl_connection *connection);
 
@@ -89,7 +91,7 @@ static void send_cipher(struct cdl_connection *connection)
 {
     struct cdl_loop *loop = connection->listener->loop;
     size_t length = 0, got;
-    while ((got = cdl_tls_drain(connection->tls, loop->cipher_buffer + length, 2 * BUFFER_BYTES - length)) > 0)
+    while ((got = cdl_tls_drain(connection->tls, loop->cipher_buffer + length, 2 * OUTPUT_BYTES - length)) > 0)
         length += got;
     send_plain(connection, (struct cdl_slice){loop->cipher_buffer, length});
 }
@@ -109,7 +111,7 @@ static void send_bytes(struct cdl_connection *connection, struct cdl_slice bytes
 
 static void give_up(struct cdl_connection *connection, bool too_long)
 {
-    struct cdl_writer output = cdl_writer_on(connection->listener->loop->write_buffer, BUFFER_BYTES);
+    struct cdl_writer output = cdl_writer_on(connection->listener->loop->write_buffer, OUTPUT_BYTES);
     connection->finishing = true;
     if (connection->listener->protocol->give_up != NULL)
         connection->listener->protocol->give_up(connection, too_long, &output);
@@ -161,7 +163,7 @@ static size_t serve(struct cdl_connection *connection, char *bytes, size_t lengt
     struct cdl_loop *loop = connection->listener->loop;
     size_t taken = 0, step;
     do {
-        struct cdl_writer output = cdl_writer_on(loop->write_buffer, BUFFER_BYTES);
+        struct cdl_writer output = cdl_writer_on(loop->write_buffer, OUTPUT_BYTES);
         bool finish = false;
         step = connection->listener->protocol->receive(connection, bytes + taken, length - taken, &output, &finish);
         taken += step;
@@ -190,10 +192,13 @@ static void take_in(struct cdl_connection *connection, char *fresh, size_t lengt
     else if (taken < length)
         fits = keep(connection, (struct cdl_slice){fresh + taken, length - taken});
 
-    if (connection->kept_length == 0)
+    struct cdl_loop *loop = connection->listener->loop;
+    if (connection->kept_length == 0) {
         connection->message_began_ms = 0;
-    else if (taken > 0 || connection->message_began_ms == 0)
-        connection->message_began_ms = uv_now(&connection->listener->loop->uv);
+        connection->message_timeout_ms = loop->bounds.message_timeout_ms;
+    } else if (taken > 0 || connection->message_began_ms == 0) {
+        connection->message_began_ms = uv_now(&loop->uv);
+    }
     const bool stuck = connection->unsent == NULL && connection->kept_length > connection->listener->protocol->kept_max;
     if (!fits || stuck)
         give_up(connection, true);
@@ -279,6 +284,7 @@ static void on_connection(uv_stream_t *stream, int status)
     connection->state = connection + 1;
     connection->listener = listener;
     connection->active_ms = uv_now(&loop->uv);
+    connection->message_timeout_ms = loop->bounds.message_timeout_ms;
     const int error = accept_on(listener, connection);
     connection->next = loop->connections;
     if (connection->next != NULL)
@@ -362,8 +368,8 @@ bool cdl_loop_open(struct cdl_loop *loop, const struct cdl_connection_bounds *bo
         return false;
     loop->read_buffer = malloc(BUFFER_BYTES);
     loop->plain_buffer = malloc(BUFFER_BYTES);
-    loop->write_buffer = malloc(BUFFER_BYTES);
-    loop->cipher_buffer = malloc(2 * BUFFER_BYTES);
+    loop->write_buffer = malloc(OUTPUT_BYTES);
+    loop->cipher_buffer = malloc(2 * OUTPUT_BYTES);
     if (loop->read_buffer == NULL || loop->plain_buffer == NULL || loop->write_buffer == NULL ||
         loop->cipher_buffer == NULL || uv_timer_init(&loop->uv, &loop->tick) != 0 ||
         uv_async_init(&loop->uv, &loop->wake, on_wake) != 0) {

@@ -3,8 +3,8 @@
  * Memory is bounded: a loop has one buffer for reading and one for writing, which all its connections share while their bytes
  * are looked at. A connection owns memory only while half a message waits for its rest (at most the protocol's kept_max)
  * or while an answer waits for a slow reader (about one write buffer; nothing more is read meanwhile).
- * Time is bounded: a message that has begun must be complete within request_timeout_ms, a reader must take its answer
- * within it too, and a connection that is silent is closed after idle_timeout_ms.
+ * Time is bounded: a message that has begun must be complete within message_timeout_ms, a reader must take its answer within
+ * write_timeout_ms, and a connection that is silent is closed after idle_timeout_ms.
  *
  * Everything here belongs to the loop's thread; the counts may be read from any. */
 #ifndef CDL_NET_CONNECTION_H
@@ -36,6 +36,7 @@ struct cdl_connection {
     size_t kept_length, kept_size;
     char *unsent;              /* what the peer has not taken yet */
     uint64_t message_began_ms; /* 0: between messages */
+    uint32_t message_timeout_ms; /* of the message that has begun; the protocol may change it as the message goes on */
     uint64_t active_ms;
     bool finishing; /* close when everything is written */
     bool closing;
@@ -70,7 +71,8 @@ struct cdl_listener {
 
 struct cdl_connection_bounds {
     uint32_t connections_max;
-    uint32_t request_timeout_ms;
+    uint32_t message_timeout_ms; /* what a message has unless its protocol says otherwise */
+    uint32_t write_timeout_ms;
     uint32_t idle_timeout_ms;
 };
 
