@@ -15,6 +15,7 @@ static void on_closed(uv_handle_t *handle)
     cdl_tls_free(connection->tls);
     free(connection->kept);
     free(connection->unsent);
+    free(connection->tail);
     free(connection);
 }
 
@@ -109,6 +110,23 @@ static void send_bytes(struct cdl_connection *connection, struct cdl_slice bytes
     send_cipher(connection);
 }
 
+/* Output and tail in one piece. */
+static void send_with_tail(struct cdl_connection *connection, struct cdl_slice output)
+{
+    char *whole = realloc(connection->tail, connection->tail_length + output.length);
+    if (whole == NULL) {
+        close_connection(connection);
+        return;
+    }
+    memmove(whole + output.length, whole, connection->tail_length);
+    memcpy(whole, output.bytes, output.length);
+    const size_t length = connection->tail_length + output.length;
+    connection->tail = NULL;
+    connection->tail_length = 0;
+    send_bytes(connection, (struct cdl_slice){whole, length});
+    free(whole);
+}
+
 static void give_up(struct cdl_connection *connection, bool too_long)
 {
     struct cdl_writer output = cdl_writer_on(connection->listener->loop->write_buffer, OUTPUT_BYTES);
@@ -168,7 +186,10 @@ static size_t serve(struct cdl_connection *connection, char *bytes, size_t lengt
         step = connection->listener->protocol->receive(connection, bytes + taken, length - taken, &output, &finish);
         taken += step;
         connection->finishing |= finish;
-        send_bytes(connection, cdl_written(&output));
+        if (connection->tail != NULL)
+            send_with_tail(connection, cdl_written(&output));
+        else
+            send_bytes(connection, cdl_written(&output));
     } while (step > 0 && taken < length && !connection->finishing && !connection->closing &&
              connection->unsent == NULL);
     if (connection->finishing && connection->unsent == NULL)
@@ -330,8 +351,8 @@ static void check_time(struct cdl_connection *connection, uint64_t now)
 {
     const struct cdl_connection_bounds *bounds = &connection->listener->loop->bounds;
     const bool message_late = connection->message_began_ms != 0 &&
-                              now - connection->message_began_ms > bounds->request_timeout_ms;
-    const bool reader_late = connection->unsent != NULL && now - connection->active_ms > bounds->request_timeout_ms;
+                              now - connection->message_began_ms > connection->message_timeout_ms;
+    const bool reader_late = connection->unsent != NULL && now - connection->active_ms > bounds->write_timeout_ms;
     const bool idle = now - connection->active_ms > bounds->idle_timeout_ms;
     if (!message_late && !reader_late && !idle)
         return;

@@ -34,8 +34,10 @@ struct cdl_connection {
     struct cdl_tls *tls;          /* NULL: plain */
     char *kept;                   /* what has arrived of an incomplete message */
     size_t kept_length, kept_size;
-    char *unsent;              /* what the peer has not taken yet */
-    uint64_t message_began_ms; /* 0: between messages */
+    char *unsent; /* what the peer has not taken yet */
+    char *tail;   /* from malloc; set by a protocol: sent behind the output, for what is too long for it */
+    size_t tail_length;
+    uint64_t message_began_ms;   /* 0: between messages */
     uint32_t message_timeout_ms; /* of the message that has begun; the protocol may change it as the message goes on */
     uint64_t active_ms;
     bool finishing; /* close when everything is written */
@@ -46,9 +48,8 @@ struct cdl_connection {
 struct cdl_protocol {
     size_t state_bytes; /* zeroed for each connection */
     size_t kept_max;    /* the longest message */
-    size_t answer_max;  /* the longest answer to one message: `output` has so much room at least */
     /* Looks at `length` bytes, which it may change: all that has arrived and not been taken, answers into `output`, and returns how many bytes it took. It
-     * leaves a message that is incomplete, or for whose answer less than answer_max is left. With *finish set, the
+     * leaves a message that is incomplete, or for whose answer there is no room. With *finish set, the
      * connection is closed once the output is written. */
     size_t (*receive)(struct cdl_connection *connection, char *bytes, size_t length, struct cdl_writer *output,
                       bool *finish);

@@ -20,6 +20,9 @@ struct cdl_exchange {
 /* Answers. `lines` are field lines that are written already. */
 void cdl_exchange_reply(struct cdl_exchange *exchange, unsigned status, struct cdl_slice type, struct cdl_slice lines,
                         struct cdl_slice body);
+/* The same for a body of any length, of plain connections. */
+void cdl_exchange_reply_large(struct cdl_exchange *exchange, unsigned status, struct cdl_slice type,
+                              struct cdl_slice body);
 /* Answers with a problem in words. */
 __attribute__((format(printf, 3, 4))) void cdl_exchange_problem(struct cdl_exchange *exchange, unsigned status,
                                                                 const char *format, ...);
@@ -38,7 +41,7 @@ struct cdl_address cdl_exchange_peer(const struct cdl_exchange *exchange);
 
 /* ---- handlers ---- */
 
-void cdl_check(struct cdl_exchange *exchange);                                         /* /check */
+void cdl_check(struct cdl_exchange *exchange);                                        /* /check */
 void cdl_json_api(struct cdl_exchange *exchange, enum cdl_named_operation operation); /* /v1/take, peek, refund */
 void cdl_admin(struct cdl_exchange *exchange);
 

@@ -2,6 +2,7 @@
 #ifndef CDL_SERVER_WORKER_H
 #define CDL_SERVER_WORKER_H
 
+#include "base/arith.h"
 #include "base/log.h"
 #include "limiter/limiter.h"
 #include "metrics/counters.h"
@@ -39,10 +40,10 @@ struct cdl_worker {
     struct cdl_counters_worker *counters;
     struct cdl_histogram *latency;
     struct cdl_top_keys *top_keys;
-    char *scratch;           /* CDL_MATCH_SCRATCH_BYTES */
-    char *body;              /* CDL_BODY_BYTES */
-    uint64_t sampled_of;     /* refusals, for choosing those that are logged */
-    int64_t date_s;          /* the second that `date` tells */
+    char *scratch;       /* CDL_MATCH_SCRATCH_BYTES */
+    char *body;          /* CDL_BODY_BYTES */
+    uint64_t sampled_of; /* refusals, for choosing those that are logged */
+    int64_t date_s;      /* the second that `date` tells */
     char date[CDL_HTTP_DATE_LENGTH];
     struct cdl_answer answer; /* large; of the request at hand */
 };
@@ -63,6 +64,9 @@ struct cdl_server {
     struct cdl_log *log;
     struct cdl_tls_context *tls;
     const struct caudal_clock *clock;
+#ifdef CAUDAL_TEST_CLOCK
+    struct caudal_fake_clock *test_clock; /* what `clock` reads, in builds for tests */
+#endif
     struct cdl_http1_limits http_limits;
     uint32_t body_timeout_ms;
     int64_t drain_ns;
