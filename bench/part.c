@@ -30,8 +30,8 @@ static struct count take_loop(const struct bench_bed *bed, const struct bench_si
         caudal_take(side->store, side->limit, &key, bed->key_length, 1, &decision);
         verdicts.allowed += decision.verdict == CAUDAL_ALLOW;
         verdicts.denied += decision.verdict == CAUDAL_DENY;
-        if (!overlap) /* adds 0, but nobody knows before the answer is there */
-            *random += decision.verdict == CAUDAL_NO_VERDICT;
+        if (!overlap) /* adds 0, but nobody knows before the answer is there; a verdict would be guessed */
+            *random += decision.reset_after_ns < 0;
     }
     return verdicts;
 }
