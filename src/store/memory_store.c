@@ -510,8 +510,8 @@ static void reset_narrow(struct inquiry *inquiry, uint16_t number)
     struct cdl_pair *entry;
     while (number != 0 && (entry = cdl_table_find(&place, tag)) != NULL) {
         const struct cdl_pair was = cdl_pair_load(entry);
-        if (was.first == tag)
-            cdl_pair_swap(entry, was, (struct cdl_pair){0, 0});
+        if (was.first == tag && cdl_pair_swap(entry, was, (struct cdl_pair){0, 0}))
+            return; /* once: what comes in from now on came after */
     }
 }
 
