@@ -14,13 +14,17 @@ build       meson                  program meson
 build       ninja-build            program ninja
 build       pkg-config             program pkg-config
 build       libxxhash-dev          header  xxhash.h
+build       libjansson-dev         library jansson
+build       libhttp-parser-dev     header  http_parser.h
+build       libssl-dev             header  openssl/ssl.h
+build       libuv1-dev             header  uv.h
+build       libyaml-dev            header  yaml.h
 python      python3                program python3
 python      python3-venv           module  ensurepip
 python      ca-certificates        none    -
 fuzz        clang                  program clang
 fuzz        CLANG-RUNTIME          runtime clang
 check       libcmocka-dev          library cmocka
-check       libjansson-dev         library jansson
 check       clang-tidy             program clang-tidy
 check       spin                   program spin
 check       git                    program git
@@ -38,6 +42,10 @@ check-long  libc6-dev-arm64-cross  none    -
 check-long  qemu-user              program qemu-aarch64
 check-long  libcmocka-dev:arm64    none    -
 check-long  libjansson-dev:arm64   none    -
+check-long  libhttp-parser2.9:arm64 none   -
+check-long  libssl-dev:arm64       none    -
+check-long  libuv1-dev:arm64       none    -
+check-long  libyaml-dev:arm64      none    -
 '
 
 die() {

@@ -12,7 +12,7 @@ extern "C" {
 
 struct caudal_key_part {
     const void *bytes; /* may be NULL when length is 0 */
-    size_t length;
+    size_t length;     /* bytes; 0 is a part as good as any */
 };
 
 /**

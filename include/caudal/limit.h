@@ -21,11 +21,11 @@ extern "C" {
 #endif
 
 enum caudal_algorithm {
-    CAUDAL_TOKEN_BUCKET = 0,
-    CAUDAL_FIXED_WINDOW = 1,
-    CAUDAL_SLIDING_WINDOW = 2,
-    CAUDAL_SLIDING_LOG = 3,
-    CAUDAL_UNLIMITED = 4,
+    CAUDAL_TOKEN_BUCKET = 0,   /* what each promises: above */
+    CAUDAL_FIXED_WINDOW = 1,   /* the same */
+    CAUDAL_SLIDING_WINDOW = 2, /* the same */
+    CAUDAL_SLIDING_LOG = 3,    /* the same */
+    CAUDAL_UNLIMITED = 4,      /* no limit at all */
 };
 
 /* `burst` left to the library: a token bucket's capacity is then its count. */

@@ -46,13 +46,13 @@ enum caudal_source {
 };
 
 struct caudal_decision {
-    int status; /* CAUDAL_OK, or why there is no verdict */
-    enum caudal_verdict verdict;
-    enum caudal_source source;
-    uint32_t binding;   /* caudal_take_all: index of the request that binds; 0 otherwise */
-    uint64_t capacity;  /* the most that can be taken at once; UINT64_MAX for unlimited */
-    uint64_t granted;   /* tokens that this call spent; 0 unless verdict is CAUDAL_ALLOW */
-    uint64_t remaining; /* whole tokens left after it */
+    int status;                  /* CAUDAL_OK, or why there is no verdict */
+    enum caudal_verdict verdict; /* the answer; CAUDAL_NO_VERDICT unless status is CAUDAL_OK */
+    enum caudal_source source;   /* who gave it */
+    uint32_t binding;            /* caudal_take_all: index of the request that binds; 0 otherwise */
+    uint64_t capacity;           /* the most that can be taken at once; UINT64_MAX for unlimited */
+    uint64_t granted;            /* tokens that this call spent; 0 unless verdict is CAUDAL_ALLOW */
+    uint64_t remaining;          /* whole tokens left after it */
     int64_t
         retry_after_ns; /* 0 when allowed; for CAUDAL_DENY the first moment at which the same call passes, > 0; -1 for CAUDAL_NEVER */
     int64_t reset_after_ns; /* until the key is as one never seen; 0 when it is already; -1 if it never will be */

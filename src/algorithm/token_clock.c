@@ -1,5 +1,7 @@
 #include "algorithm/token_clock.h"
 
+#include <assert.h>
+
 /* Units a nanosecond that a new clock aims at: fine enough for waits exact to a fraction of a nanosecond, coarse enough for
  * its window to last for years. */
 #define SLOPE_TARGET 16u
@@ -37,6 +39,7 @@ static uint64_t choose_unit(uint64_t count, uint64_t period_ns, uint64_t capacit
         return cdl_min_u64(most, UINT64_C(1) << 20); /* a clock that stands still: any unit is exact */
     const uint64_t divisor = greatest_common_divisor(count, period_ns);
     const uint64_t n = count / divisor, p = period_ns / divisor;
+    assert(p > 0); /* a legal period is, and the divisor divides it */
     if (n <= SLOPE_MAX && p <= most) {
         uint64_t j = n < SLOPE_TARGET ? SLOPE_TARGET / n : 1;
         return p * cdl_min_u64(j, most / p);
@@ -112,6 +115,7 @@ struct cdl_token_clock cdl_token_clock_make(const struct caudal_limit *limit, in
 bool cdl_token_clock_change(struct cdl_token_clock *clock, const struct caudal_limit *limit, int64_t now)
 {
     const uint64_t unit = clock->unit.value;
+    assert(unit > 0);
     const cdl_u128 product = (cdl_u128)limit->count * unit;
     const bool slope_fits = limit->count == 0 || (product >= (cdl_u128)limit->period_ns * SLOPE_KEPT_MIN &&
                                                   product <= (cdl_u128)limit->period_ns * SLOPE_KEPT_MAX);

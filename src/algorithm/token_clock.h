@@ -9,8 +9,9 @@
  * lowest terms n/p (tokens per nanosecond), unit = p·j and n·j units a nanosecond are whole numbers: then every reading and
  * every debt is exact. This is so for n <= 4096, which covers any rate that a person writes. For other rates unit is the
  * largest number that keeps the clock at 16 units a nanosecond or less, V rounds down, and an answer may be early by less
- * than a nanosecond; it is never late: where exact arithmetic says that a wait is over, floor(a + m + δ) - floor(a) >= m says
- * so too.
+ * than a nanosecond. It is not late: where exact arithmetic says that a wait is over, floor(a + m + δ) - floor(a) >= m says so
+ * too. (Only before the instant at which the bucket was last charged, to a caller whose clock is behind, the slope's
+ * rounding up can make a wait that ends there a nanosecond too long.)
  *
  * Range. X and V are kept modulo 2^64. Their difference is meaningful while `now` lies in the clock's window, within which V
  * moves by less than 2^62; capacity·unit <= 2^62, so every debt then fits 63 bits. A `now` outside moves the window

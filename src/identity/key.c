@@ -21,7 +21,7 @@ int caudal_key_join(const struct caudal_key_part *parts, size_t count, void *buf
             *length = SIZE_MAX;
             return CAUDAL_ERR_KEY;
         }
-        if (total > size)
+        if (out == NULL || total > size)
             continue; /* only count on, so that the caller learns how much it takes */
         char *at = out + total - part_length;
         memcpy(at, head, head_length);

@@ -1,5 +1,6 @@
 #include "store/limits.h"
 
+#include <assert.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -54,6 +55,7 @@ int64_t cdl_limits_by_name(const struct cdl_limits *limits, const char *name)
     uint32_t next = *name_bucket((struct cdl_limits *)(uintptr_t)limits, name);
     while (next != 0) {
         const struct cdl_limit_slot *slot = cdl_limits_slot(limits, next - 1);
+        assert(slot != NULL); /* the chain links slots that are in use */
         if (strcmp(slot->name, name) == 0)
             return next - 1;
         next = slot->next;

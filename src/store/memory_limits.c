@@ -145,11 +145,12 @@ int cdl_memory_add_limit(struct caudal_store *head, const char *name, const stru
 
     pthread_mutex_lock(&store->limits->lock);
     int status = cdl_limits_by_name(store->limits, name) >= 0 ? CAUDAL_ERR_EXISTS : CAUDAL_OK;
+    if (status == CAUDAL_OK && store->limits->free_head == store->limits->free_tail)
+        status = CAUDAL_ERR_FULL; /* there are more numbers than limits, but a window that became wide holds two */
     struct cdl_limit_slot *slot = NULL;
     if (status == CAUDAL_OK)
         slot = cdl_limits_add(store->limits, &head->allocator, name, id, &status);
     if (slot != NULL) {
-        /* There are more numbers than limits, and one that is in the middle of a change holds the lock: never 0. */
         view.number = cdl_limits_take_number(store->limits, *id & UINT16_MAX);
         view.id = *id;
         slot->limit = *limit;

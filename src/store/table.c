@@ -11,7 +11,7 @@ bool cdl_table_open(struct cdl_table *table, uint64_t keys, const struct caudal_
     uint64_t lines = (keys * BYTES_PER_KEY + sizeof(struct cdl_table_line) - 1) / sizeof(struct cdl_table_line);
     table->line_count = lines < 2 ? 2 : lines;
     table->stripe_count = 1;
-    while (table->stripe_count < STRIPES_MAX && table->stripe_count * KEYS_PER_STRIPE < keys)
+    while (table->stripe_count < STRIPES_MAX && (uint64_t)table->stripe_count * KEYS_PER_STRIPE < keys)
         table->stripe_count *= 2;
     table->lines = cdl_allocate(allocator, table->line_count, sizeof *table->lines, sizeof *table->lines);
     table->stripes = cdl_allocate(allocator, table->stripe_count, sizeof *table->stripes, sizeof *table->stripes);

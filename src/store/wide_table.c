@@ -2,7 +2,7 @@
 
 #define STRIPES_MAX 64u
 /* A stripe's pool holds the longest log there can be with room to spare, so that one key alone never runs out. */
-#define CHUNKS_MIN (2u * (CAUDAL_LOG_COUNT_MAX / CDL_LOG_CHUNK_ENTRIES))
+#define CHUNKS_MIN (UINT64_C(2) * (CAUDAL_LOG_COUNT_MAX / CDL_LOG_CHUNK_ENTRIES))
 /* Records that are looked at for one that makes room: bounds the time of an insertion into a full stripe. */
 #define LOOKED_AT 16u
 
@@ -18,13 +18,13 @@ bool cdl_wide_open(struct cdl_wide_table *table, uint64_t keys, uint64_t log_ent
 {
     const uint64_t chunks = log_entries / CDL_LOG_CHUNK_ENTRIES + 1;
     *table = (struct cdl_wide_table){.stripe_count = 1, .buckets_per_stripe = 8};
-    while (table->stripe_count < STRIPES_MAX && table->stripe_count * 2 * CHUNKS_MIN <= chunks)
+    while (table->stripe_count < STRIPES_MAX && UINT64_C(2) * table->stripe_count * CHUNKS_MIN <= chunks)
         table->stripe_count *= 2;
     const uint32_t stripes = table->stripe_count;
     table->records_per_stripe = stripes == 1 ? (uint32_t)keys + 1 : share(keys, stripes);
     table->chunks_per_stripe = share(chunks, stripes);
     if (table->chunks_per_stripe < CHUNKS_MIN)
-        table->chunks_per_stripe = CHUNKS_MIN;
+        table->chunks_per_stripe = (uint32_t)CHUNKS_MIN;
     while (table->buckets_per_stripe < table->records_per_stripe)
         table->buckets_per_stripe *= 2;
 

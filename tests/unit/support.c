@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include "store/memory_store.h"
+
 /* ---- a store on a fake clock ---- */
 
 void world_open(struct world *world, const char *url)
@@ -118,6 +120,15 @@ struct caudal_store_stats stats_of(struct world *world)
     return stats;
 }
 
+void assert_same_limit(struct caudal_limit got, struct caudal_limit want)
+{
+    assert_int_equal(got.size, want.size);
+    assert_int_equal(got.algorithm, want.algorithm);
+    assert_int_equal(got.count, want.count);
+    assert_int_equal(got.period_ns, want.period_ns);
+    assert_int_equal(got.burst, want.burst);
+}
+
 void assert_same_decision(struct caudal_decision got, struct caudal_decision want)
 {
     assert_int_equal(got.status, want.status);
@@ -135,6 +146,73 @@ void assert_same_decision(struct caudal_decision got, struct caudal_decision wan
 void assert_no_verdict(struct caudal_decision decision, int status)
 {
     assert_same_decision(decision, (struct caudal_decision){.status = status});
+}
+
+/* ---- the raw memory of a store ---- */
+
+static void gather(struct snapshot *snapshot, const void *memory, size_t bytes)
+{
+    memcpy(snapshot->bytes + snapshot->length, memory, bytes);
+    snapshot->length += bytes;
+}
+
+struct snapshot snapshot_take(struct caudal_store *store)
+{
+    const struct cdl_memory_store *memory = cdl_memory_store(store);
+    const struct cdl_wide_table *wide = &memory->wide;
+    const size_t stripes = wide->stripe_count;
+    struct snapshot snapshot = {malloc(cdl_table_bytes(&memory->table) + cdl_wide_bytes(wide)), 0};
+    assert_non_null(snapshot.bytes);
+    gather(&snapshot, memory->table.lines, memory->table.line_count * sizeof *memory->table.lines);
+    gather(&snapshot, wide->records, stripes * wide->records_per_stripe * sizeof *wide->records);
+    gather(&snapshot, wide->buckets, stripes * wide->buckets_per_stripe * sizeof *wide->buckets);
+    gather(&snapshot, wide->chunks, stripes * wide->chunks_per_stripe * sizeof *wide->chunks);
+    for (size_t i = 0; i < stripes; i++)
+        gather(&snapshot, &wide->stripes[i].pool, sizeof wide->stripes[i].pool);
+    return snapshot;
+}
+
+void snapshot_compare(struct snapshot *snapshot, struct caudal_store *store)
+{
+    struct snapshot now = snapshot_take(store);
+    assert_int_equal(now.length, snapshot->length);
+    const bool same = memcmp(now.bytes, snapshot->bytes, now.length) == 0;
+    free(now.bytes);
+    free(snapshot->bytes);
+    *snapshot = (struct snapshot){0};
+    assert_true(same);
+}
+
+/* ---- every way of keeping a state ---- */
+
+#define LIMIT(algorithm, count, period_ns)                                                                             \
+    {                                                                                                                  \
+        sizeof(struct caudal_limit), algorithm, count, period_ns, CAUDAL_BURST_DEFAULT                                 \
+    }
+
+const struct kind kinds[KINDS] = {
+    {"bucket", LIMIT(CAUDAL_TOKEN_BUCKET, 10, HOUR), 1, CDL_LAYOUT_BUCKET, HOUR},
+    {"fixed window", LIMIT(CAUDAL_FIXED_WINDOW, 10, HOUR), 1, CDL_LAYOUT_WINDOW, HOUR},
+    {"sliding window", LIMIT(CAUDAL_SLIDING_WINDOW, 10, HOUR), 1, CDL_LAYOUT_WINDOW, 2 * HOUR},
+    {"wide fixed window", LIMIT(CAUDAL_FIXED_WINDOW, 1000000000, SECOND), 100000000, CDL_LAYOUT_WIDE_WINDOW, SECOND},
+    {"wide sliding window", LIMIT(CAUDAL_SLIDING_WINDOW, 10000000, SECOND), 1000000, CDL_LAYOUT_WIDE_WINDOW,
+     2 * SECOND},
+    {"log", LIMIT(CAUDAL_SLIDING_LOG, 10, HOUR), 1, CDL_LAYOUT_LOG, HOUR},
+};
+
+uint32_t layout_of(struct world *world, uint32_t limit)
+{
+    struct cdl_limit_view view;
+    cdl_limit_read(cdl_limits_find(cdl_memory_store(world->store)->limits, limit), &view, NULL);
+    assert_int_equal(view.id, limit);
+    return view.layout;
+}
+
+uint32_t world_add_kind(struct world *world, const struct kind *kind)
+{
+    const uint32_t id = world_add(world, kind->limit);
+    assert_int_equal(layout_of(world, id), kind->layout);
+    return id;
 }
 
 /* ---- an allocator that counts ---- */

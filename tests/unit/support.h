@@ -122,10 +122,41 @@ uint64_t left(struct world *world, uint32_t limit, const char *key);
 uint64_t drain(struct world *world, uint32_t limit, const char *key);
 struct caudal_store_stats stats_of(struct world *world);
 
+void assert_same_limit(struct caudal_limit got, struct caudal_limit want);
 /* Two decisions that agree in every field. */
 void assert_same_decision(struct caudal_decision got, struct caudal_decision want);
 /* An answer without a verdict: the code and nothing else. */
 void assert_no_verdict(struct caudal_decision decision, int status);
+
+/* ---- the raw memory of a store ---- */
+
+/* All states of a memory store as bytes, to see that nothing was touched. */
+struct snapshot {
+    unsigned char *bytes;
+    size_t length;
+};
+
+struct snapshot snapshot_take(struct caudal_store *store);
+/* Fails the test when a byte of the store differs, and frees the snapshot. */
+void snapshot_compare(struct snapshot *snapshot, struct caudal_store *store);
+
+/* ---- every way of keeping a state ---- */
+
+/* A limit that holds ten times `unit`, and how its states are kept (enum cdl_layout). */
+struct kind {
+    const char *name;
+    struct caudal_limit limit;
+    uint64_t unit;
+    uint32_t layout;
+    int64_t horizon_ns; /* whatever was spent, after this a key is as new */
+};
+
+#define KINDS 6
+extern const struct kind kinds[KINDS];
+
+/* Adds the kind's limit, and makes sure that its states are kept as the kind says. */
+uint32_t world_add_kind(struct world *world, const struct kind *kind);
+uint32_t layout_of(struct world *world, uint32_t limit);
 
 /* ---- an allocator that counts ---- */
 
