@@ -291,6 +291,10 @@ def property_asan(stage):
                                "CAUDAL_PROPERTY_PROFILE": "quick"})
 
 
+def cli(stage):
+    run_pytest(stage, "asan", SANITIZER_ENV, "tests/cli")
+
+
 def property_long(stage):
     run_pytest(stage, "release", {"CAUDAL_PROPERTY_PROFILE": "long"})
 
@@ -399,6 +403,7 @@ STAGES = {
     "release": release,
     "property": property_release,
     "property-asan": property_asan,
+    "cli": cli,
     "model": model,
     "e2e": e2e,
     "e2e-asan": e2e_asan,
@@ -412,9 +417,9 @@ STAGES = {
     "fuzz-long": lambda stage: fuzz(stage, default_seconds=300),
 }
 # In the order in which they start: what others wait for comes first, then what takes long.
-CHECK = ["asan", "release", "e2e", "model", "property", "gates", "tsan", "property-asan", "tidy", "install", "fuzz"]
+CHECK = ["asan", "release", "e2e", "model", "property", "gates", "tsan", "property-asan", "cli", "tidy", "install", "fuzz"]
 CHECK_LONG = ["asan", "release", "e2e-long", "e2e-asan", "model-long", "property-long", "gates", "tsan", "property-asan",
-              "tidy", "install", "clang", "aarch64", "fuzz-long"]
+              "cli", "tidy", "install", "clang", "aarch64", "fuzz-long"]
 
 # ------------------------------------------------------------------------------------------------------------- run
 

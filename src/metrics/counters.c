@@ -33,7 +33,7 @@ struct cdl_counters {
     uint32_t retired;                          /* slots with a name that nobody holds */
     uint32_t hand;                             /* where the search for a retired slot goes on */
     uint64_t labels_dropped;                   /* limits that were loaded and got no slot of their own */
-    uint64_t moved[CDL_OUTCOMES][CDL_SOURCES]; /* counts of limits that lost their slot */
+    uint64_t moved[CDL_COUNTED_KINDS][CDL_SOURCES]; /* counts of limits that lost their slot */
 };
 
 static uint32_t slot_count(const struct cdl_counters *counters)
@@ -158,7 +158,7 @@ static uint64_t sum_cells(const struct cdl_counters *counters, uint32_t slot, ui
  * be set from here. */
 static void empty(struct cdl_counters *counters, uint32_t slot)
 {
-    for (uint32_t outcome = 0; outcome < CDL_OUTCOMES; outcome++) {
+    for (uint32_t outcome = 0; outcome < CDL_COUNTED_KINDS; outcome++) {
         for (uint32_t source = 0; source < CDL_SOURCES; source++) {
             counters->moved[outcome][source] += sum_cells(counters, slot, outcome, source);
             for (uint32_t i = 0; i < counters->options.workers; i++)
@@ -228,7 +228,7 @@ void cdl_counters_release(struct cdl_counters *counters, uint32_t slot)
 
 /* ---- Looking ---- */
 
-uint64_t cdl_counters_sum(struct cdl_counters *counters, uint32_t slot, enum cdl_outcome outcome,
+uint64_t cdl_counters_sum(struct cdl_counters *counters, uint32_t slot, enum cdl_counted outcome,
                           enum caudal_source source)
 {
     pthread_mutex_lock(&counters->lock);
@@ -245,13 +245,13 @@ uint64_t cdl_counters_event_sum(struct cdl_counters *counters, uint32_t event)
     return sum;
 }
 
-static const char *const outcome_names[CDL_OUTCOMES] = {"allow", "deny", "never", "shadow_deny", "error", "exempt"};
+static const char *const outcome_names[CDL_COUNTED_KINDS] = {"allow", "deny", "never", "shadow_deny", "error", "exempt"};
 static const char *const source_names[CDL_SOURCES] = {"store", "lease", "deny_cache", "local_share", "failure_policy"};
 
 /* The series that every limit has from the start. */
 static bool is_plain(uint32_t outcome, uint32_t source)
 {
-    return outcome <= CDL_OUTCOME_DENY && source == CAUDAL_SOURCE_STORE;
+    return outcome <= CDL_COUNTED_DENY && source == CAUDAL_SOURCE_STORE;
 }
 
 /* All series of a slot; `limit` is NULL for requests, which have an outcome where a limit has a verdict. */
@@ -259,7 +259,7 @@ static void expose_slot(const struct cdl_counters *counters, struct cdl_expositi
                         const struct cdl_slice *limit)
 {
     const size_t skip = limit == NULL ? 1 : 0;
-    for (uint32_t outcome = 0; outcome < CDL_OUTCOMES; outcome++) {
+    for (uint32_t outcome = 0; outcome < CDL_COUNTED_KINDS; outcome++) {
         for (uint32_t source = 0; source < CDL_SOURCES; source++) {
             const uint64_t sum = sum_cells(counters, slot, outcome, source);
             if (sum == 0 && (slot == CDL_COUNTERS_OTHER || !is_plain(outcome, source)))

@@ -11,7 +11,7 @@
  * then its counts move to "other". The sum over all limits never falls.
  *
  *     load:    slot = cdl_counters_acquire(counters, name) for each limit of the new policy, before any worker sees it
- *     decide:  cdl_counters_decision(worker, slot, CDL_OUTCOME_DENY, CAUDAL_SOURCE_STORE)
+ *     decide:  cdl_counters_decision(worker, slot, CDL_COUNTED_DENY, CAUDAL_SOURCE_STORE)
  *     unload:  cdl_counters_release(counters, slot) for each limit of the old policy, after the last worker has left it
  *
  * That order is what makes it safe to give a slot away: a slot that nobody holds is written by no worker, and whoever let
@@ -24,14 +24,14 @@
 #include "metrics/cell.h"
 #include "metrics/prometheus.h"
 
-enum cdl_outcome {
-    CDL_OUTCOME_ALLOW,
-    CDL_OUTCOME_DENY,
-    CDL_OUTCOME_NEVER,
-    CDL_OUTCOME_SHADOW_DENY, /* let pass by a limit in shadow mode that would have refused */
-    CDL_OUTCOME_ERROR,       /* no decision, or one that the failure policy took because there was none */
-    CDL_OUTCOME_EXEMPT,      /* of a request: no limit applied to it */
-    CDL_OUTCOMES,
+enum cdl_counted {
+    CDL_COUNTED_ALLOW,
+    CDL_COUNTED_DENY,
+    CDL_COUNTED_NEVER,
+    CDL_COUNTED_SHADOW_DENY, /* let pass by a limit in shadow mode that would have refused */
+    CDL_COUNTED_ERROR,       /* no decision, or one that the failure policy took because there was none */
+    CDL_COUNTED_EXEMPT,      /* of a request: no limit applied to it */
+    CDL_COUNTED_KINDS,
 };
 
 #define CDL_SOURCES (CAUDAL_SOURCE_FAILURE_POLICY + 1)
@@ -42,7 +42,7 @@ enum cdl_outcome {
 #define CDL_COUNTERS_REQUESTS UINT32_C(0) /* not a limit: requests as a whole */
 
 struct cdl_counter_cells {
-    cdl_cell by[CDL_OUTCOMES][CDL_SOURCES];
+    cdl_cell by[CDL_COUNTED_KINDS][CDL_SOURCES];
 } __attribute__((aligned(CDL_CACHE_LINE)));
 
 /* A worker's block. Its pointers are set once. */
@@ -74,14 +74,14 @@ uint32_t cdl_counters_acquire(struct cdl_counters *counters, struct cdl_slice na
 void cdl_counters_release(struct cdl_counters *counters, uint32_t slot);
 
 /* Counts a limit's decision. Only the worker's own thread. */
-static inline void cdl_counters_decision(struct cdl_counters_worker *worker, uint32_t slot, enum cdl_outcome outcome,
+static inline void cdl_counters_decision(struct cdl_counters_worker *worker, uint32_t slot, enum cdl_counted outcome,
                                          enum caudal_source source)
 {
     cdl_cell_add(&worker->slots[slot].by[outcome][source], 1);
 }
 
 /* Counts a request, whatever the number of its limits: once each, so that the outcomes add up to the requests. */
-static inline void cdl_counters_request(struct cdl_counters_worker *worker, enum cdl_outcome outcome,
+static inline void cdl_counters_request(struct cdl_counters_worker *worker, enum cdl_counted outcome,
                                         enum caudal_source source)
 {
     cdl_counters_decision(worker, CDL_COUNTERS_REQUESTS, outcome, source);
@@ -94,7 +94,7 @@ static inline void cdl_counters_event(struct cdl_counters_worker *worker, uint32
 
 /* Sums over all workers, from any thread. cdl_counters_sum is for a slot that the caller holds, for CDL_COUNTERS_REQUESTS or for
  * CDL_COUNTERS_OTHER. */
-uint64_t cdl_counters_sum(struct cdl_counters *counters, uint32_t slot, enum cdl_outcome outcome,
+uint64_t cdl_counters_sum(struct cdl_counters *counters, uint32_t slot, enum cdl_counted outcome,
                           enum caudal_source source);
 uint64_t cdl_counters_event_sum(struct cdl_counters *counters, uint32_t event);
 

@@ -141,12 +141,10 @@ struct cdl_policy *cdl_policy_load_file(const char *path, const struct caudal_al
     cdl_report_clear(report);
     FILE *file = fopen(path, "re");
     char *text = file != NULL ? read_whole(file, allocator, size, &length) : NULL;
-    if (file == NULL)
+    if (file == NULL || (text != NULL && ferror(file)))
         cdl_report_error(report, whole, "cannot be read: %s", strerrordesc_np(errno));
     else if (text == NULL)
         cdl_report_error(report, whole, "memory is short");
-    else if (ferror(file))
-        cdl_report_error(report, whole, "cannot be read: %s", strerrordesc_np(errno));
     else
         policy = cdl_policy_load_text(path, (struct cdl_slice){text, length}, allocator, report);
     cdl_release(allocator, text, size, 1);

@@ -146,7 +146,7 @@ const struct cdl_shape cdl_store_shape = CDL_SHAPE("store", store_settings);
 #define OF_LOG(member) offsetof(struct cdl_log_settings, member)
 
 static const struct cdl_setting log_settings[] = {
-    {"format", cdl_read_word, OF_LOG(format), CDL_WORDS("json", "text")},
+    {"format", cdl_read_word, OF_LOG(format), CDL_WORDS("text", "json")},
     {"level", cdl_read_word, OF_LOG(level), CDL_WORDS("debug", "info", "warn", "error")},
     {"denied", cdl_read_ratio, OF_LOG(denied), "nothing is allowed"},
     {"identities", cdl_read_word, OF_LOG(identities), CDL_WORDS("masked", "keyed", "plain")},
@@ -176,7 +176,7 @@ static void set_defaults(struct cdl_policy *policy)
         .body_bytes_max = 64 * KIB,
     };
     policy->store = (struct cdl_store_settings){.url = CDL_SLICE("memory:"), .deadline_ns = 15 * MS};
-    policy->log = (struct cdl_log_settings){.level = CDL_LOG_INFO, .denied = {0, 1}};
+    policy->log = (struct cdl_log_settings){.format = CDL_LOG_AS_JSON, .level = CDL_LOG_INFO, .denied = {0, 1}};
 }
 
 void cdl_load_server(struct cdl_loader *loader, const struct cdl_yaml_node *listen, const struct cdl_yaml_node *store,

@@ -70,20 +70,26 @@ static bool parse_cost(struct cdl_slice text, uint64_t *cost)
     return text.length > 0;
 }
 
+/* What the header says; false when the request has none. */
+static bool header_cost(struct cdl_view *view, const struct cdl_cost *rule, uint64_t *cost)
+{
+    size_t cursor = 0;
+    struct cdl_slice text;
+    if (rule->header.length == 0)
+        return false;
+    const struct cdl_identity header = {.kind = CDL_IDENTITY_HEADER, .name = rule->header};
+    if (!cdl_view_next(view, &header, &cursor, &text))
+        return false;
+    if (!parse_cost(text, cost))
+        *cost = rule->max;
+    return true;
+}
+
 uint64_t cdl_limit_cost(struct cdl_view *view, const struct cdl_limit_rule *limit, uint64_t said)
 {
     const struct cdl_cost *rule = &limit->cost;
-    size_t cursor = 0;
-    struct cdl_slice text;
-    struct cdl_identity header = {.kind = CDL_IDENTITY_HEADER, .name = rule->header};
-    if (rule->pinned)
+    if (rule->pinned || (!header_cost(view, rule, &said) && said == CDL_COST_UNSAID))
         return rule->standard;
-    if (rule->header.length > 0 && cdl_view_next(view, &header, &cursor, &text)) {
-        if (!parse_cost(text, &said))
-            return rule->max;
-    } else if (said == CDL_COST_UNSAID) {
-        return rule->standard;
-    }
     return said < rule->min ? rule->min : said > rule->max ? rule->max : said;
 }
 

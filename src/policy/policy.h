@@ -9,11 +9,13 @@
 
 #include "base/arena.h"
 #include "base/endpoint.h"
+#include "base/log.h"
 #include "caudal/limit.h"
 #include "identity/forwarded.h"
 #include "policy/lookup.h"
 #include "policy/pattern.h"
 #include "policy/report.h"
+#include "wire/ratelimit_fields.h"
 
 #define CDL_POLICY_LIMITS_MAX 20000u
 #define CDL_POLICY_RATES_MAX 65000u /* limits and overrides together: what a store can hold */
@@ -163,15 +165,6 @@ struct cdl_rate {
 
 /* ---------------------------------------------------------------------------------------------------------- server */
 
-enum cdl_fields_revision {
-    CDL_FIELDS_IETF_11,
-    CDL_FIELDS_IETF_12,
-    CDL_FIELDS_IETF_06,
-    CDL_FIELDS_X_EPOCH,
-    CDL_FIELDS_X_DELTA,
-    CDL_FIELDS_NONE,
-};
-
 struct cdl_listeners {
     const struct cdl_endpoint *items;
     const struct cdl_slice *texts; /* as written */
@@ -195,18 +188,6 @@ struct cdl_listen_settings {
 struct cdl_store_settings {
     struct cdl_slice url;
     int64_t deadline_ns; /* of one decision, where the store is elsewhere */
-};
-
-enum cdl_log_format {
-    CDL_LOG_JSON,
-    CDL_LOG_TEXT,
-};
-
-enum cdl_log_level {
-    CDL_LOG_DEBUG,
-    CDL_LOG_INFO,
-    CDL_LOG_WARN,
-    CDL_LOG_ERROR,
 };
 
 enum cdl_log_identities {

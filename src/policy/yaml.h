@@ -12,7 +12,7 @@
 #define CDL_YAML_BYTES_MAX ((size_t)16 << 20)
 #define CDL_YAML_DEPTH_MAX 32
 #define CDL_YAML_NODES_MAX 2000000u
-#define CDL_YAML_KEYS_MAX 256u /* of one map */
+#define CDL_YAML_KEYS_MAX 64u /* of one map */
 
 enum cdl_yaml_kind {
     CDL_YAML_BAD, /* reported already; be silent about it */

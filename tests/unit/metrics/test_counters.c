@@ -60,7 +60,7 @@ static uint32_t acquire(struct cdl_counters *counters, const char *name)
 static void deny(struct cdl_counters *counters, uint32_t worker, uint32_t slot, uint64_t times)
 {
     for (uint64_t i = 0; i < times; i++)
-        cdl_counters_decision(cdl_counters_worker(counters, worker), slot, CDL_OUTCOME_DENY, CAUDAL_SOURCE_STORE);
+        cdl_counters_decision(cdl_counters_worker(counters, worker), slot, CDL_COUNTED_DENY, CAUDAL_SOURCE_STORE);
 }
 
 /* A page of all counters, read back. */
@@ -130,7 +130,7 @@ static void a_scrape_sums_the_workers(void **state)
     const uint32_t slot = acquire(counters, "per-client");
     for (uint32_t worker = 0; worker < 3; worker++)
         deny(counters, worker, slot, 10 + worker);
-    assert_int_equal(cdl_counters_sum(counters, slot, CDL_OUTCOME_DENY, CAUDAL_SOURCE_STORE), 33);
+    assert_int_equal(cdl_counters_sum(counters, slot, CDL_COUNTED_DENY, CAUDAL_SOURCE_STORE), 33);
     assert_int_equal(denied(counters, "per-client"), 33);
     cdl_counters_release(counters, slot);
     cdl_counters_close(counters);
@@ -142,10 +142,10 @@ static void C104_the_label_says_which_limit_and_who(void **state)
     struct cdl_counters *counters = open_counters(1, 4);
     struct cdl_counters_worker *worker = cdl_counters_worker(counters, 0);
     const uint32_t user = acquire(counters, "user"), all = acquire(counters, "all");
-    cdl_counters_decision(worker, user, CDL_OUTCOME_DENY, CAUDAL_SOURCE_DENY_CACHE);
-    cdl_counters_decision(worker, all, CDL_OUTCOME_ERROR, CAUDAL_SOURCE_FAILURE_POLICY);
-    cdl_counters_decision(worker, all, CDL_OUTCOME_NEVER, CAUDAL_SOURCE_LEASE);
-    cdl_counters_decision(worker, all, CDL_OUTCOME_SHADOW_DENY, CAUDAL_SOURCE_LOCAL_SHARE);
+    cdl_counters_decision(worker, user, CDL_COUNTED_DENY, CAUDAL_SOURCE_DENY_CACHE);
+    cdl_counters_decision(worker, all, CDL_COUNTED_ERROR, CAUDAL_SOURCE_FAILURE_POLICY);
+    cdl_counters_decision(worker, all, CDL_COUNTED_NEVER, CAUDAL_SOURCE_LEASE);
+    cdl_counters_decision(worker, all, CDL_COUNTED_SHADOW_DENY, CAUDAL_SOURCE_LOCAL_SHARE);
     assert_int_equal(scraped(counters, "caudal_decisions_total", "limit=user,verdict=deny,source=deny_cache"), 1);
     assert_int_equal(scraped(counters, "caudal_decisions_total", "limit=all,verdict=error,source=failure_policy"), 1);
     assert_int_equal(scraped(counters, "caudal_decisions_total", "limit=all,verdict=never,source=lease"), 1);
@@ -184,8 +184,8 @@ static void C95_counters_reconcile_over_reloads(void **state)
         }
         struct cdl_counters_worker *worker = cdl_counters_worker(counters, i % 2);
         for (uint32_t j = 0; j < count; j++, decisions++)
-            cdl_counters_decision(worker, held[j], (enum cdl_outcome)(i % CDL_OUTCOME_EXEMPT), CAUDAL_SOURCE_STORE);
-        cdl_counters_request(worker, (enum cdl_outcome)(i % CDL_OUTCOMES), CAUDAL_SOURCE_STORE);
+            cdl_counters_decision(worker, held[j], (enum cdl_counted)(i % CDL_COUNTED_EXEMPT), CAUDAL_SOURCE_STORE);
+        cdl_counters_request(worker, (enum cdl_counted)(i % CDL_COUNTED_KINDS), CAUDAL_SOURCE_STORE);
         if (i % 50 == 49) {
             const uint64_t now = total(counters);
             const int64_t client = denied(counters, "per-client");
@@ -198,7 +198,7 @@ static void C95_counters_reconcile_over_reloads(void **state)
     assert_int_equal(total(counters), decisions);
     assert_int_equal(denied(counters, "per-client"), 200); /* in every policy: never reset */
     uint64_t requests = 0;
-    for (uint32_t outcome = 0; outcome < CDL_OUTCOMES; outcome++)
+    for (uint32_t outcome = 0; outcome < CDL_COUNTED_KINDS; outcome++)
         requests += cdl_counters_sum(counters, CDL_COUNTERS_REQUESTS, outcome, CAUDAL_SOURCE_STORE);
     assert_int_equal(requests, 1000);
     cdl_counters_close(counters);

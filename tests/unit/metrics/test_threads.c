@@ -50,7 +50,7 @@ static void *count(void *context)
     struct worker *worker = context;
     struct cdl_counters_worker *mine = cdl_counters_worker(worker->counters, worker->index);
     for (uint32_t i = 0; i < ROUNDS; i++) {
-        cdl_counters_decision(mine, worker->slot, CDL_OUTCOME_ALLOW, CAUDAL_SOURCE_STORE);
+        cdl_counters_decision(mine, worker->slot, CDL_COUNTED_ALLOW, CAUDAL_SOURCE_STORE);
         cdl_counters_event(mine, 0, 1);
     }
     atomic_fetch_sub(&running, 1);
@@ -73,7 +73,7 @@ static void counters_are_scraped_and_reloaded_meanwhile(void **state)
         char name[16];
         snprintf(name, sizeof name, "%u", i % 5);
         cdl_counters_release(counters, cdl_counters_acquire(counters, cdl_slice_of(name)));
-        const uint64_t now = cdl_counters_sum(counters, slot, CDL_OUTCOME_ALLOW, CAUDAL_SOURCE_STORE);
+        const uint64_t now = cdl_counters_sum(counters, slot, CDL_COUNTED_ALLOW, CAUDAL_SOURCE_STORE);
         assert_true(now >= before);
         before = now;
         struct cdl_exposition page;
@@ -84,7 +84,7 @@ static void counters_are_scraped_and_reloaded_meanwhile(void **state)
         cdl_exposition_end(&page);
     }
     join(workers);
-    assert_int_equal(cdl_counters_sum(counters, slot, CDL_OUTCOME_ALLOW, CAUDAL_SOURCE_STORE), WORKERS * ROUNDS);
+    assert_int_equal(cdl_counters_sum(counters, slot, CDL_COUNTED_ALLOW, CAUDAL_SOURCE_STORE), WORKERS * ROUNDS);
     assert_int_equal(cdl_counters_event_sum(counters, 0), WORKERS * ROUNDS);
     cdl_counters_close(counters);
 }

@@ -1,0 +1,56 @@
+/* The program's subcommands, and how each reads its command line. main.c is the table of them.
+ *
+ * Exit statuses of all commands: 0 yes or done; 1 no or failed; 2 the command line is wrong. */
+#ifndef CDL_CLI_CLI_H
+#define CDL_CLI_CLI_H
+
+#include <stddef.h>
+
+#define CDL_EXIT_YES 0
+#define CDL_EXIT_NO 1
+#define CDL_EXIT_USAGE 2
+
+struct cdl_option {
+    const char *name;  /* without "--" */
+    const char *value; /* what it takes, for the help: "FILE"; NULL: nothing */
+    const char *help;
+};
+
+struct cdl_arguments;
+
+struct cdl_command {
+    const char *name;
+    const char *operands; /* for the help: "FILE..." */
+    const char *summary;  /* a line */
+    const char *details;  /* paragraphs, each line at most 80 characters */
+    const struct cdl_option *options;
+    size_t option_count;
+    int (*run)(struct cdl_arguments *arguments);
+};
+
+extern const struct cdl_command cdl_command_validate, cdl_command_explain;
+
+/* A command line that is read word by word. Options may stand anywhere, as "--name VALUE" or "--name=VALUE"; what follows "--" is
+ * operands only. "--help" never gets here. */
+struct cdl_arguments {
+    const struct cdl_command *command;
+    int count, at;
+    char **words;
+    int only_operands;
+};
+
+enum {
+    CDL_ARGUMENT_END = -1,
+    CDL_ARGUMENT_OPERAND = -2,
+    CDL_ARGUMENT_BAD = -3, /* a message was printed: return CDL_EXIT_USAGE */
+};
+
+/* The index of the next option in the command's table, or one of the above. *value is the option's value, or the operand. */
+int cdl_argument_next(struct cdl_arguments *arguments, const char **value);
+
+/* Prints "caudal COMMAND: ..." and where to find help, to stderr; returns CDL_EXIT_USAGE. */
+__attribute__((format(printf, 2, 3))) int cdl_usage_error(const struct cdl_command *command, const char *format, ...);
+
+void cdl_print_help(const struct cdl_command *command);
+
+#endif

@@ -1,0 +1,546 @@
+/* caudal explain: what the limits of a policy promise, and what it makes of one request. As text for people, or as JSON. */
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "cli/cli.h"
+#include "cli/policy_file.h"
+#include "identity/path.h"
+#include "policy/explain.h"
+
+#define FIELDS_MAX 256
+#define WORDS_BYTES ((size_t)256 << 10)
+
+enum {
+    REQUEST,
+    HEADER,
+    CLIENT_IP,
+    PEER,
+    ATTRIBUTE,
+    COST,
+    JSON
+};
+
+static const struct cdl_option options[] = {
+    [REQUEST] = {"request", "\"METHOD TARGET\"", "the request line: \"POST /v1/x?y=z\""},
+    [HEADER] = {"header", "\"NAME: VALUE\"", "a header of it; may be given again"},
+    [CLIENT_IP] = {"client-ip", "ADDRESS", "its client"},
+    [PEER] = {"peer", "ADDRESS", "or who sent it; the client is found as the policy says"},
+    [ATTRIBUTE] = {"attribute", "NAME=VALUE", "what the caller says; may be given again"},
+    [COST] = {"cost", "N", "what the caller says that it costs"},
+    [JSON] = {"json", NULL, "answer in JSON"},
+};
+
+/* The command line, and what was made of it. */
+struct explain {
+    const struct cdl_command *command;
+    const char *file, *request_line;
+    bool json;
+    uint64_t cost;
+    struct cdl_address client, peer;
+    bool has_client, has_peer;
+    struct cdl_field headers[FIELDS_MAX], attributes[FIELDS_MAX];
+    struct cdl_request request;
+    struct cdl_policy *policy;
+    struct cdl_writer scratch;
+    struct cdl_view view;
+    char *words; /* of WORDS_BYTES */
+};
+
+/* ---------------------------------------------------------------------------------------------------- command line */
+
+static int add_field(struct explain *explain, struct cdl_field *fields, size_t *count, const char *text, char separator,
+                     int option)
+{
+    const char *at = strchr(text, separator);
+    if (at == NULL || at == text)
+        return cdl_usage_error(explain->command, "--%s: expected %s, found '%s'", options[option].name,
+                               options[option].value, text);
+    if (*count == FIELDS_MAX)
+        return cdl_usage_error(explain->command, "--%s: more than %d", options[option].name, FIELDS_MAX);
+    fields[(*count)++] = (struct cdl_field){{text, (size_t)(at - text)}, cdl_slice_trim(cdl_slice_of(at + 1))};
+    return 0;
+}
+
+static int read_address(struct explain *explain, const char *text, int option, struct cdl_address *address, bool *has)
+{
+    *has = true;
+    if (cdl_address_parse_hop(cdl_slice_of(text), address))
+        return 0;
+    return cdl_usage_error(explain->command, "--%s: '%s' is not an address", options[option].name, text);
+}
+
+static int read_cost(struct explain *explain, const char *text)
+{
+    char *end;
+    explain->cost = strtoull(text, &end, 10);
+    if (text[0] >= '0' && text[0] <= '9' && *end == '\0' && explain->cost < UINT64_MAX)
+        return 0;
+    return cdl_usage_error(explain->command, "--cost: '%s' is not a whole number", text);
+}
+
+static int take_argument(struct explain *explain, int kind, const char *value)
+{
+    switch (kind) {
+    case CDL_ARGUMENT_OPERAND:
+        if (explain->file != NULL)
+            return cdl_usage_error(explain->command, "one file only; '%s' is a second", value);
+        explain->file = value;
+        return 0;
+    case REQUEST:
+        explain->request_line = value;
+        return 0;
+    case HEADER:
+        return add_field(explain, explain->headers, &explain->request.header_count, value, ':', HEADER);
+    case ATTRIBUTE:
+        return add_field(explain, explain->attributes, &explain->request.attribute_count, value, '=', ATTRIBUTE);
+    case CLIENT_IP:
+        return read_address(explain, value, CLIENT_IP, &explain->client, &explain->has_client);
+    case PEER:
+        return read_address(explain, value, PEER, &explain->peer, &explain->has_peer);
+    case COST:
+        return read_cost(explain, value);
+    case JSON:
+        explain->json = true;
+        return 0;
+    default:
+        return CDL_EXIT_USAGE;
+    }
+}
+
+static bool is_about_a_request(const struct explain *explain)
+{
+    return explain->request_line != NULL || explain->has_client || explain->has_peer ||
+           explain->request.header_count > 0 || explain->request.attribute_count > 0;
+}
+
+static int read_arguments(struct explain *explain, struct cdl_arguments *arguments)
+{
+    const char *value;
+    int kind, status = 0;
+    while (status == 0 && (kind = cdl_argument_next(arguments, &value)) != CDL_ARGUMENT_END)
+        status = take_argument(explain, kind, value);
+    if (status != 0)
+        return status;
+    if (explain->file == NULL)
+        return cdl_usage_error(explain->command, "which file? None was given");
+    if (explain->has_client && explain->has_peer)
+        return cdl_usage_error(explain->command, "--client-ip and --peer are two answers to one question; give one");
+    if (explain->request_line == NULL && is_about_a_request(explain) && explain->request.attribute_count == 0)
+        return cdl_usage_error(explain->command, "there is no --request to go with these options");
+    return 0;
+}
+
+/* --------------------------------------------------------------------------------------------------------- request */
+
+static struct cdl_slice take_word(struct cdl_slice *line)
+{
+    *line = cdl_slice_trim(*line);
+    size_t length = 0;
+    while (length < line->length && line->bytes[length] != ' ')
+        length++;
+    struct cdl_slice word = cdl_slice_head(*line, length);
+    *line = cdl_slice_from(*line, length);
+    return word;
+}
+
+/* A target may be "http://host/path", as proxies get it. */
+static int read_target(struct explain *explain, struct cdl_slice target)
+{
+    size_t before = explain->scratch.length;
+    if (!cdl_path_normalise(target, &explain->scratch))
+        return cdl_usage_error(explain->command, "--request: '%.*s' is not a path, as in \"GET /v1/x\"",
+                               CDL_SLICE_ARG(target));
+    explain->request.path = (struct cdl_slice){explain->scratch.bytes + before, explain->scratch.length - before};
+    explain->request.query = cdl_target_query(target);
+    return 0;
+}
+
+static int read_request_line(struct explain *explain)
+{
+    struct cdl_slice line = cdl_slice_of(explain->request_line);
+    struct cdl_slice method = take_word(&line), target = take_word(&line), version = take_word(&line);
+    if (target.length == 0 && method.length > 0 && method.bytes[0] == '/') {
+        target = method;
+        method = CDL_SLICE("GET");
+    }
+    bool has_version = version.length > 5 && memcmp(version.bytes, "HTTP/", 5) == 0;
+    if (target.length == 0 || (version.length > 0 && !has_version) || cdl_slice_trim(line).length > 0)
+        return cdl_usage_error(explain->command,
+                               "--request: expected \"METHOD TARGET\", as in \"GET /v1/x\", found '%s'",
+                               explain->request_line);
+    explain->request.method = method;
+    return read_target(explain, target);
+}
+
+/* Lower case, without the port. */
+static void find_host(struct explain *explain)
+{
+    for (size_t i = 0; i < explain->request.header_count; i++) {
+        if (!cdl_slice_equal_nocase(explain->headers[i].name, CDL_SLICE("host")))
+            continue;
+        struct cdl_slice host = explain->headers[i].value;
+        size_t length = host.length;
+        while (length > 0 && host.bytes[length - 1] >= '0' && host.bytes[length - 1] <= '9')
+            length--;
+        if (length > 0 && host.bytes[length - 1] == ':')
+            host.length = length - 1;
+        size_t before = explain->scratch.length;
+        cdl_write(&explain->scratch, host);
+        for (size_t j = before; j < explain->scratch.length; j++)
+            explain->scratch.bytes[j] = cdl_ascii_lower(explain->scratch.bytes[j]);
+        explain->request.host = (struct cdl_slice){explain->scratch.bytes + before, host.length};
+        return;
+    }
+}
+
+static void find_client(struct explain *explain)
+{
+    const struct cdl_client_rule *rule = &explain->policy->client;
+    if (explain->has_client)
+        explain->request.client = cdl_address_group(&explain->client, rule->ipv6_prefix);
+    else if (explain->has_peer)
+        explain->request.client =
+            cdl_client_find(rule, &explain->peer, explain->headers, explain->request.header_count).address;
+}
+
+static int make_request(struct explain *explain)
+{
+    explain->request.headers = explain->headers;
+    explain->request.attributes = explain->attributes;
+    int status = explain->request_line != NULL ? read_request_line(explain) : 0;
+    find_host(explain);
+    find_client(explain);
+    return status;
+}
+
+/* ----------------------------------------------------------------------------------------------------------- words */
+
+/* One piece of words at a time: each call begins anew. */
+static struct cdl_writer begin(struct explain *explain)
+{
+    return cdl_writer_on(explain->words, WORDS_BYTES - 1);
+}
+
+static const char *end(struct cdl_writer *writer)
+{
+    writer->bytes[writer->length] = '\0';
+    return writer->bytes;
+}
+
+static const char *promise(struct explain *explain, const struct caudal_limit *limit)
+{
+    struct cdl_writer writer = begin(explain);
+    cdl_explain_rate(limit, &writer);
+    return end(&writer);
+}
+
+static const char *why(struct explain *explain, uint32_t limit, const struct cdl_account *account)
+{
+    struct cdl_writer writer = begin(explain);
+    cdl_explain_why(&explain->view, limit, account, &writer);
+    return end(&writer);
+}
+
+static const char *why_exempt(struct explain *explain, uint32_t exemption)
+{
+    struct cdl_writer writer = begin(explain);
+    cdl_explain_exemption(&explain->view, exemption, &writer);
+    return end(&writer);
+}
+
+static const char *printable(struct explain *explain, struct cdl_slice bytes)
+{
+    struct cdl_writer writer = begin(explain);
+    cdl_write_printable(&writer, bytes);
+    return end(&writer);
+}
+
+static const char *rate_text(const struct caudal_limit *limit)
+{
+    static char text[CAUDAL_LIMIT_TEXT_MAX];
+    caudal_limit_format(limit, text, sizeof text);
+    return text;
+}
+
+static const char *const modes[] = {"enforce", "shadow", "off"};
+
+static bool counts(const struct cdl_account *account)
+{
+    return account->kind == CDL_ACCOUNT_APPLIES || account->kind == CDL_ACCOUNT_REFUSES;
+}
+
+static const char *outcome_name(const struct cdl_plan *plan)
+{
+    switch (plan->outcome) {
+    case CDL_OUTCOME_LIMITED:
+        return "limited";
+    case CDL_OUTCOME_EXEMPT:
+        return "exempt";
+    case CDL_OUTCOME_MISSING:
+        return "missing identity";
+    case CDL_OUTCOME_AMBIGUOUS:
+        return "ambiguous identity";
+    case CDL_OUTCOME_TOO_LONG:
+        return "key too long";
+    case CDL_OUTCOME_TOO_MANY:
+        break;
+    }
+    return "too many limits";
+}
+
+/* ------------------------------------------------------------------------------------------------------------ text */
+
+static void print_rate(struct explain *explain, const struct cdl_rate *rate)
+{
+    printf("  %s  (%s)\n", rate->name.bytes, rate_text(&rate->limit));
+    printf("      %s\n", promise(explain, &rate->limit));
+}
+
+static void print_all_limits(struct explain *explain)
+{
+    const struct cdl_policy *policy = explain->policy;
+    printf("%s: %u limit%s\n\n", explain->file, policy->limit_count, policy->limit_count == 1 ? "" : "s");
+    for (uint32_t i = 0; i < policy->rate_count; i++) {
+        const struct cdl_limit_rule *limit = &policy->limits[policy->rates[i].limit_index];
+        print_rate(explain, &policy->rates[i]);
+        if (limit->per_count > 0)
+            printf("      for each");
+        for (uint32_t j = 0; j < limit->per_count; j++)
+            printf("%s %s", j == 0 ? "" : " and", limit->per[j].text.bytes);
+        printf("%s\n", limit->per_count > 0 ? "" : "      for all requests together");
+        if (limit->mode != CDL_MODE_ENFORCE)
+            printf("      mode: %s\n", modes[limit->mode]);
+    }
+}
+
+static void print_key(struct explain *explain, const struct cdl_limit_rule *limit, const struct cdl_account *account)
+{
+    if (limit->per_count == 0)
+        printf("      counted in one bucket with all others\n");
+    for (uint32_t i = 0; i < limit->per_count; i++)
+        printf("      %s %s = %s\n", i == 0 ? "counted under" : "          and", limit->per[i].text.bytes,
+               printable(explain, account->values[i]));
+}
+
+static void print_account(struct explain *explain, uint32_t index, const struct cdl_account *account)
+{
+    const struct cdl_limit_rule *limit = &explain->policy->limits[index];
+    print_rate(explain, &explain->policy->rates[account->rate]);
+    printf("      %s\n", why(explain, index, account));
+    if (account->kind != CDL_ACCOUNT_APPLIES)
+        return;
+    print_key(explain, limit, account);
+    printf("      costs %" PRIu64 " token%s\n", account->cost, account->cost == 1 ? "" : "s");
+    if (limit->mode == CDL_MODE_SHADOW)
+        printf("      mode: shadow, so it never refuses\n");
+}
+
+static void print_request(struct explain *explain)
+{
+    const struct cdl_view *view = &explain->view;
+    printf("%s", view->method.length > 0 ? printable(explain, view->method) : "request");
+    if (view->path.length > 0)
+        printf(" %s", printable(explain, view->path));
+    if (view->host.length > 0)
+        printf(" on %s", printable(explain, view->host));
+    printf(" from %s\n\n", view->client_text.length > 0 ? printable(explain, view->client_text) : "an unknown client");
+}
+
+static void print_outcome(struct explain *explain, const struct cdl_plan *plan)
+{
+    switch (plan->outcome) {
+    case CDL_OUTCOME_LIMITED:
+        printf("limited by %zu of %u, all or nothing:\n", plan->count, explain->policy->limit_count);
+        break;
+    case CDL_OUTCOME_EXEMPT:
+        printf("exempt, and so not limited: %s (line %u)\n", why_exempt(explain, plan->exemption),
+               explain->policy->exemptions[plan->exemption].place.line);
+        break;
+    case CDL_OUTCOME_TOO_MANY:
+        printf("refused: more than %u limits apply to it\n", CDL_PLAN_MAX);
+        break;
+    default:
+        printf("refused without counting: %s%s%s\n", outcome_name(plan), plan->limit == CDL_NONE ? "" : ", says ",
+               plan->limit == CDL_NONE ? "" : explain->policy->limits[plan->limit].name.bytes);
+        break;
+    }
+}
+
+static void print_others(struct explain *explain)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < explain->policy->limit_count; i++) {
+        struct cdl_account account;
+        size_t before = explain->scratch.length;
+        cdl_explain_limit(&explain->view, i, explain->cost, &account);
+        if (!counts(&account)) {
+            printf("%s  %s: %s\n", any ? "" : "\nnot limited by:\n", explain->policy->limits[i].name.bytes,
+                   why(explain, i, &account));
+            any = true;
+        }
+        explain->scratch.length = before;
+    }
+}
+
+static void print_text(struct explain *explain, const struct cdl_plan *plan)
+{
+    print_request(explain);
+    print_outcome(explain, plan);
+    if (plan->outcome == CDL_OUTCOME_EXEMPT)
+        return;
+    for (uint32_t i = 0; i < explain->policy->limit_count; i++) {
+        struct cdl_account account;
+        size_t before = explain->scratch.length;
+        cdl_explain_limit(&explain->view, i, explain->cost, &account);
+        if (counts(&account))
+            print_account(explain, i, &account);
+        explain->scratch.length = before;
+    }
+    print_others(explain);
+}
+
+/* ------------------------------------------------------------------------------------------------------------ JSON */
+
+static json_t *rate_json(struct explain *explain, const struct cdl_rate *rate)
+{
+    const struct cdl_limit_rule *limit = &explain->policy->limits[rate->limit_index];
+    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:i}", "limit", limit->name.bytes, "name", rate->name.bytes, "rate",
+                     rate_text(&rate->limit), "promise", promise(explain, &rate->limit), "mode", modes[limit->mode],
+                     "line", (int)limit->place.line);
+}
+
+static json_t *key_json(struct explain *explain, const struct cdl_limit_rule *limit, const struct cdl_account *account)
+{
+    json_t *key = json_array();
+    for (uint32_t i = 0; i < limit->per_count; i++)
+        json_array_append_new(key, json_pack("{s:s, s:s}", "identity", limit->per[i].text.bytes, "value",
+                                             printable(explain, account->values[i])));
+    return key;
+}
+
+static json_t *account_json(struct explain *explain, uint32_t index)
+{
+    const struct cdl_limit_rule *limit = &explain->policy->limits[index];
+    struct cdl_account account;
+    size_t before = explain->scratch.length;
+    cdl_explain_limit(&explain->view, index, explain->cost, &account);
+    json_t *object = rate_json(explain, &explain->policy->rates[account.rate]);
+    json_object_set_new(object, "applies", json_boolean(counts(&account)));
+    json_object_set_new(object, "why", json_string(why(explain, index, &account)));
+    if (account.kind == CDL_ACCOUNT_APPLIES) {
+        json_object_set_new(object, "key", key_json(explain, limit, &account));
+        json_object_set_new(object, "key_bytes", json_string(printable(explain, account.key)));
+        json_object_set_new(object, "cost", json_integer((json_int_t)account.cost));
+    }
+    explain->scratch.length = before;
+    return object;
+}
+
+static void set_text(struct explain *explain, json_t *object, const char *key, struct cdl_slice value)
+{
+    if (value.length > 0)
+        json_object_set_new(object, key, json_string(printable(explain, value)));
+}
+
+static json_t *request_json(struct explain *explain)
+{
+    json_t *object = json_object();
+    set_text(explain, object, "method", explain->view.method);
+    set_text(explain, object, "path", explain->view.path);
+    set_text(explain, object, "host", explain->view.host);
+    set_text(explain, object, "client_ip", explain->view.client_text);
+    return object;
+}
+
+static json_t *plan_json(struct explain *explain, const struct cdl_plan *plan)
+{
+    json_t *root = json_pack("{s:o, s:s}", "request", request_json(explain), "outcome", outcome_name(plan));
+    if (plan->outcome == CDL_OUTCOME_EXEMPT)
+        json_object_set_new(root, "exempt",
+                            json_pack("{s:s, s:i}", "why", why_exempt(explain, plan->exemption), "line",
+                                      (int)explain->policy->exemptions[plan->exemption].place.line));
+    if (plan->limit != CDL_NONE)
+        json_object_set_new(root, "refused_by", json_string(explain->policy->limits[plan->limit].name.bytes));
+    json_t *limits = json_array();
+    for (uint32_t i = 0; i < explain->policy->limit_count; i++)
+        json_array_append_new(limits, account_json(explain, i));
+    json_object_set_new(root, "limits", limits);
+    return root;
+}
+
+static json_t *limits_json(struct explain *explain)
+{
+    json_t *limits = json_array();
+    for (uint32_t i = 0; i < explain->policy->rate_count; i++)
+        json_array_append_new(limits, rate_json(explain, &explain->policy->rates[i]));
+    return json_pack("{s:o}", "limits", limits);
+}
+
+static int print_json(json_t *root)
+{
+    int status = json_dumpf(root, stdout, JSON_INDENT(2));
+    json_decref(root);
+    putchar('\n');
+    return status;
+}
+
+/* ------------------------------------------------------------------------------------------------------------- run */
+
+static int explain_request(struct explain *explain)
+{
+    static struct cdl_plan plan;
+    static char scratch[CDL_MATCH_SCRATCH_BYTES];
+    int status = make_request(explain);
+    if (status != 0)
+        return status;
+    cdl_policy_match(explain->policy, &explain->request, explain->cost, scratch, sizeof scratch, &plan);
+    cdl_view_open(&explain->view, explain->policy, &explain->request, &explain->scratch);
+    if (!explain->json)
+        print_text(explain, &plan);
+    else if (print_json(plan_json(explain, &plan)) != 0)
+        return CDL_EXIT_NO;
+    return CDL_EXIT_YES;
+}
+
+static int explain_limits(struct explain *explain)
+{
+    if (!explain->json)
+        print_all_limits(explain);
+    else if (print_json(limits_json(explain)) != 0)
+        return CDL_EXIT_NO;
+    return CDL_EXIT_YES;
+}
+
+static int run(struct cdl_arguments *arguments)
+{
+    static struct cdl_report report; /* these are large */
+    static struct explain explain;
+    static char words[WORDS_BYTES], scratch[2 * CDL_MATCH_SCRATCH_BYTES];
+    explain = (struct explain){.command = arguments->command,
+                               .cost = CDL_COST_UNSAID,
+                               .words = words,
+                               .scratch = cdl_writer_on(scratch, sizeof scratch)};
+    int status = read_arguments(&explain, arguments);
+    if (status != 0)
+        return status;
+    explain.policy = cdl_cli_load_policy(explain.file, false, &report);
+    if (explain.policy == NULL)
+        return CDL_EXIT_NO;
+    status = is_about_a_request(&explain) ? explain_request(&explain) : explain_limits(&explain);
+    cdl_policy_free(explain.policy);
+    return status;
+}
+
+const struct cdl_command cdl_command_explain = {
+    .name = "explain",
+    .operands = "FILE",
+    .summary = "say what a policy promises, and what it makes of a request",
+    .details = "Without options: what each limit promises, in words. With a request: which limits\n"
+               "apply to it and why, what each counts it under and what it costs there, and why\n"
+               "the others do not apply. Nothing is counted and no store is asked.",
+    .options = options,
+    .option_count = sizeof options / sizeof options[0],
+    .run = run,
+};
