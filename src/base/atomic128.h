@@ -71,10 +71,11 @@ static inline struct cdl_pair cdl_pair_load(struct cdl_pair *at)
 #endif
 }
 
-/* One half, for looking around; what it says is believed only after cdl_pair_load or cdl_pair_swap. */
+/* One half, for looking around; what it says is believed only after cdl_pair_load or cdl_pair_swap. What it does not say is
+ * believed, too (the pair is not there), if something is looked at afterwards that its writer wrote before: so, acquire. */
 static inline uint64_t cdl_pair_peek_first(const struct cdl_pair *at)
 {
-    return __atomic_load_n(&at->first, __ATOMIC_RELAXED);
+    return __atomic_load_n(&at->first, __ATOMIC_ACQUIRE);
 }
 
 static inline uint64_t cdl_pair_peek_second(const struct cdl_pair *at)

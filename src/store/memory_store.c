@@ -183,8 +183,9 @@ static enum outcome decide_previous(struct inquiry *inquiry, struct cdl_pair *en
 static enum outcome decide_absent(struct inquiry *inquiry, const struct cdl_table_place *place, uint64_t tag)
 {
     uint64_t state = 0;
+    /* Absent indeed, unless a change of number has taken the entry from under our eyes. */
     if (!decide_word(inquiry, true, &state))
-        return DONE;
+        return cdl_limit_unchanged(inquiry->slot, inquiry->version) ? DONE : RESTART;
     enum outcome outcome = DONE;
     pthread_mutex_lock(&place->stripe->lock);
     if (!cdl_limit_unchanged(inquiry->slot, inquiry->version)) {
@@ -265,9 +266,16 @@ static void decide_log(struct inquiry *inquiry, struct cdl_wide_stripe *stripe, 
     const struct cdl_limit_view *view = &inquiry->view;
     const struct cdl_wide_table *wide = &inquiry->store->wide;
     struct cdl_wide_record *record = cdl_wide_find(wide, stripe, inquiry->hash, view->number);
-    if (inquiry->question->operation == CDL_TAKE)
-        cdl_wide_reserve_chunk(wide, stripe, record, judge);
     struct cdl_log log = {0};
+    if (inquiry->question->operation == CDL_TAKE && stripe->pool.free_count == 0) {
+        /* Another log is forgotten only for the sake of an admission that writes something. */
+        const uint64_t least = inquiry->question->minimum > 0 ? inquiry->question->minimum : 1;
+        const struct cdl_question peek = cdl_question_peek(least);
+        cdl_log_decide(&view->log, inquiry->now->monotonic_ns, record != NULL ? &record->log : &log, &stripe->pool,
+                       &peek, inquiry->decision);
+        if (inquiry->decision->verdict == CAUDAL_ALLOW && inquiry->question->maximum > 0)
+            cdl_wide_reserve_chunk(wide, stripe, record, judge);
+    }
     bool changed = cdl_log_decide(&view->log, inquiry->now->monotonic_ns, record != NULL ? &record->log : &log,
                                   &stripe->pool, inquiry->question, inquiry->decision);
     if (changed && record == NULL)

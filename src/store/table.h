@@ -21,10 +21,11 @@
  *  I4 Nobody waits for a thread that hits. A failed swap means that another one succeeded. Only insertions of keys that share
  *     a stripe wait for each other.
  *
- * Memory orders: the tag of an entry that is passed by is read relaxed, for it is only a hint. Pairs are read and swapped as
- * atomic128.h says; a pair refers to no other memory, so their order among each other does not matter. What an insertion
- * needs to see of other insertions of its key is ordered by the lock, and what it needs to see of a limit by the limit's
- * version (acquire) and by the fact that a version is published under all insertion locks. */
+ * Memory orders: the tag of an entry that is passed by is only a hint; but that no entry carries a tag is believed when the
+ * limit's version, which a change of number moves first, is still the same afterwards: so tags are read acquire. Pairs are
+ * read and swapped as atomic128.h says; a pair refers to no other memory, so their order among each other does not matter.
+ * What an insertion needs to see of other insertions of its key is ordered by the lock, and what it needs to see of a limit
+ * by the limit's version (acquire) and by the fact that a version is published under all insertion locks. */
 #ifndef CDL_STORE_TABLE_H
 #define CDL_STORE_TABLE_H
 
