@@ -1,7 +1,7 @@
 -- Asks caudal about a request, for haproxy.cfg. Its argument is the address of /check.
 --
--- A request that is refused is answered here, with what caudal said. For one that passes, txn.caudal_policy and txn.caudal_left
--- are the RateLimit fields. txn.caudal_answered is true unless caudal did not answer.
+-- A request that is refused is answered here, with what caudal said. For one that passes, txn.caudal_policy and
+-- txn.caudal_left are the RateLimit fields. txn.caudal_answered is true unless caudal did not answer.
 
 local TIMEOUT_MS = 1000
 

@@ -129,8 +129,8 @@ class Apache(Proxy):
                             for name in ("mpm_event", "authz_core", "lua", "headers", "proxy", "proxy_http"))
         user = "User www-data\nGroup www-data\n" if os.geteuid() == 0 else ""
         main.write_text(f"ServerRoot {self.folder}\nServerName test\nPidFile {self.folder}/apache.pid\n"
-                        f"DefaultRuntimeDir {self.folder}\nErrorLog /dev/stderr\nListen {self.address[1]}\n{modules}\n{user}"
-                        f"Include {path}\n")
+                        f"DefaultRuntimeDir {self.folder}\nErrorLog /dev/stderr\nListen {self.address[1]}\n"
+                        f"{modules}\n{user}Include {path}\n")
         self.folder.chmod(0o755)
         return [find_program("apache2"), "-DFOREGROUND", "-f", str(main)]
 

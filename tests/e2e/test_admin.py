@@ -16,7 +16,8 @@ def quoted(key):
 
 
 def test_limits_are_listed_with_what_they_are(serve):
-    server = serve(limits("name: per-client, per: [client_ip], rate: 100/minute burst 20", "name: all, rate: 5/second, mode: shadow"))
+    server = serve(limits("name: per-client, per: [client_ip], rate: 100/minute burst 20",
+                          "name: all, rate: 5/second, mode: shadow"))
     listed = get(server.admin, "/v1/limits").json()
     assert listed["generation"] == 1 and listed["hash"]
     first, second = listed["limits"]

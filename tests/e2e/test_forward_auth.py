@@ -125,8 +125,8 @@ def test_names_of_any_spelling_parse_back(serve):
 
 def test_C69_an_untrusted_peer_speaks_for_itself(serve):
     """Whatever it writes into the fields of proxies; and nobody needs to write any."""
-    server = serve(limits("name: check, when: {path: /check}, rate: 2/minute", "name: free, when: {path: /free}, rate: unlimited",
-                          trusting=False))
+    server = serve(limits("name: check, when: {path: /check}, rate: 2/minute",
+                          "name: free, when: {path: /free}, rate: unlimited", trusting=False))
     lies = [("X-Forwarded-Uri", "/free"), ("X-Forwarded-Method", "OPTIONS"), ("X-Original-URI", "/free")]
     assert statuses(server.http, 3, fields=lies) == [200, 200, 429]
 

@@ -13,7 +13,8 @@ from client import Closed, Connection, build, get, post, request
 from policies import limits
 from waiting import until
 
-POLICY = limits("name: one, rate: 1000000000/hour", more="listen: {timeouts: {header: 2s, body: 2s, idle: 2s, write: 2s}}\n")
+POLICY = limits("name: one, rate: 1000000000/hour",
+                more="listen: {timeouts: {header: 2s, body: 2s, idle: 2s, write: 2s}}\n")
 
 
 @pytest.fixture
@@ -23,6 +24,7 @@ def server(serve):
 
 # ------------------------------------------------------------------------------------------------------ malformed
 
+POST = b"POST /check HTTP/1.1\r\nHost: x\r\n"
 BAD = {
     "no version": (b"GET /check\r\n\r\n", {400}),
     "another protocol": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\0" * 50 + b"\r\n\r\n", {400}),
@@ -39,17 +41,16 @@ BAD = {
     "a header without colon": (b"GET /check HTTP/1.1\r\nHost: x\r\nabc\r\n\r\n", {400}),
     "a NUL": (b"GET /check HTTP/1.1\r\nHost: x\r\nA: a\0b\r\n\r\n", {400}),
     "line feeds alone": (b"GET /check HTTP/1.1\nHost: x\n\n", {400}),
-    "two lengths": (b"POST /check HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab", {400}),
-    "length and chunks": (b"POST /check HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-                          {400}),
-    "a negative length": (b"POST /check HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n", {400}),
-    "a signed length": (b"POST /check HTTP/1.1\r\nHost: x\r\nContent-Length: +1\r\n\r\na", {400}),
-    "a length beyond 64 bits": (b"POST /check HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999\r\n\r\n", {400, 413}),
-    "a huge length": (b"POST /check HTTP/1.1\r\nHost: x\r\nContent-Length: 9223372036854775807\r\n\r\n", {413}),
-    "a length over the cap": (b"POST /check HTTP/1.1\r\nHost: x\r\nContent-Length: 65537\r\n\r\n", {413}),
-    "an unknown encoding": (b"POST /check HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip\r\n\r\n", {400, 501}),
-    "a bad chunk size": (b"POST /check HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n", {400}),
-    "a huge chunk size": (b"POST /check HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n", {400, 413}),
+    "two lengths": (POST + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\nab", {400}),
+    "length and chunks": (POST + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", {400}),
+    "a negative length": (POST + b"Content-Length: -1\r\n\r\n", {400}),
+    "a signed length": (POST + b"Content-Length: +1\r\n\r\na", {400}),
+    "a length beyond 64 bits": (POST + b"Content-Length: 99999999999999999999\r\n\r\n", {400, 413}),
+    "a huge length": (POST + b"Content-Length: 9223372036854775807\r\n\r\n", {413}),
+    "a length over the cap": (POST + b"Content-Length: 65537\r\n\r\n", {413}),
+    "an unknown encoding": (POST + b"Transfer-Encoding: gzip\r\n\r\n", {400, 501}),
+    "a bad chunk size": (POST + b"Transfer-Encoding: chunked\r\n\r\nxyz\r\n", {400}),
+    "a huge chunk size": (POST + b"Transfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n", {400, 413}),
     "a long method": (b"A" * 20000 + b" /check HTTP/1.1\r\nHost: x\r\n\r\n", {400, 431, 501}),
     "a long target": (b"GET /" + b"a" * 70000 + b" HTTP/1.1\r\nHost: x\r\n\r\n", {400, 414, 431}),
     "a long header": (b"GET /check HTTP/1.1\r\nHost: x\r\nA: " + b"b" * 70000 + b"\r\n\r\n", {431}),
@@ -73,7 +74,8 @@ def test_malformed_requests_are_answered_and_closed_and_nobody_else_notices(serv
         assert good.request("GET", "/check").status == 200
 
 
-@pytest.mark.parametrize("data", [b"\r\n" * 10, b"G", b"GET /check HTTP/1.1\r\nHost", b"POST /check HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nab"])
+@pytest.mark.parametrize("data", [b"\r\n" * 10, b"G", b"GET /check HTTP/1.1\r\nHost",
+                                  b"POST /check HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nab"])
 def test_a_client_that_goes_away_half_way(server, data):
     for _ in range(20):
         with Connection(server.http) as bad:
@@ -136,7 +138,8 @@ def gone(connection):
 
 
 def test_requests_byte_by_byte(server):
-    data = build("POST", "/check", [("X-A", "b")], b"hello") + b"POST /check HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"
+    data = build("POST", "/check", [("X-A", "b")], b"hello")
+    data += b"POST /check HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"
     with Connection(server.http) as connection:
         for byte in data:
             connection.send(bytes([byte]))

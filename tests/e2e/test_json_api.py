@@ -86,8 +86,8 @@ def test_C01_a_cost_above_the_capacity_is_never(server):
 def test_keys_of_several_parts(server):
     assert ask(server, "take", limit="pairs", key=["a", "bc"])["remaining"] == 1
     assert ask(server, "take", limit="pairs", key=["ab", "c"])["remaining"] == 1
-    assert ask(server, "take", attributes={"client_ip": "203.0.113.1", "kind": "pair", "tenant": "a", "user": "bc"})[
-        "remaining"] == 0
+    attributes = {"client_ip": "203.0.113.1", "kind": "pair", "tenant": "a", "user": "bc"}
+    assert ask(server, "take", attributes=attributes)["remaining"] == 0
     for key in ("a", ["a"], ["a", "b", "c"], []):
         answer = post(server.http, "/v1/take", {"limit": "pairs", "key": key})
         assert answer.status == 400, (key, answer)
@@ -108,7 +108,8 @@ def test_the_policys_default_cost_holds_when_the_caller_says_none(server):
 
 
 def test_C75_any_string_is_a_key_of_its_own(server):
-    keys = ["", "a", "a\0b", "a\0", "x" * 65000, "x" * 64999 + "y", " ", "a\r\nb", "\U0001f600", "\u00e9", "e\u0301", '"', "\\"]
+    keys = ["", "a", "a\0b", "a\0", "x" * 65000, "x" * 64999 + "y", " ", "a\r\nb", "\U0001f600", "\u00e9", "e\u0301",
+            '"', "\\"]
     seen = []
     for key in keys:
         answer = post(server.http, "/v1/take", {"limit": "priced", "key": key, "cost": 1})
@@ -127,8 +128,8 @@ def test_C75_over_the_cap_is_refused_and_never_unlimited(server):
 
 
 def test_a_batch_is_answered_in_its_order(server):
-    questions = [{"limit": "all"}, {"limit": "priced", "key": "k", "cost": 40}, {"attributes": {"client_ip": "203.0.113.2"}},
-                 {"limit": "priced", "key": "k", "cost": 40}, {"limit": "priced", "key": "k", "cost": 40},
+    priced = {"limit": "priced", "key": "k", "cost": 40}
+    questions = [{"limit": "all"}, priced, {"attributes": {"client_ip": "203.0.113.2"}}, priced, priced,
                  {"limit": "all", "cost": 100}]
     decisions = ask(server, "take", requests=questions)["decisions"]
     assert [one["verdict"] for one in decisions] == ["allow", "allow", "allow", "allow", "deny", "never"]
@@ -153,7 +154,8 @@ WRONG = {
     "attributes and a limit": {"attributes": {}, "limit": "all"}, "no requests": {"requests": []},
     "more requests than there may be": {"requests": [{"limit": "all"}] * 257},
     "the same member twice": '{"limit": "all", "limit": "all"}', "deep": "[" * 1000 + "]" * 1000,
-    "more behind it": '{"limit": "all"} x', "not UTF-8": b'{"limit": "\xff"}', "a huge cost": '{"limit": "all", "cost": 1e999}',
+    "more behind it": '{"limit": "all"} x', "not UTF-8": b'{"limit": "\xff"}',
+    "a huge cost": '{"limit": "all", "cost": 1e999}',
     "a cost beyond 64 bits": '{"limit": "all", "cost": 99999999999999999999}',
     "a key for a limit that has none": {"limit": "all", "key": "a"}, "no key": {"limit": "priced"},
 }

@@ -66,7 +66,8 @@ def test_the_unit_is_good_for_systemd(tmp_path):
     assert program, "systemd-analyze is not installed: scripts/install-packages.sh e2e"
     done = subprocess.run([program, "verify", str(unit)], capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    done = subprocess.run([program, "security", "--offline=true", "--threshold=20", str(unit)], capture_output=True, text=True)
+    done = subprocess.run([program, "security", "--offline=true", "--threshold=20", str(unit)], capture_output=True,
+                          text=True)
     assert done.returncode == 0, done.stdout[-300:]
 
 
@@ -89,6 +90,7 @@ def test_C91_a_key_that_only_clients_choose_is_warned_of(tmp_path):
 def test_C89_explain_shows_the_key(tmp_path):
     file = tmp_path / "policy.yaml"
     file.write_text(limits("name: per-client, per: [client_ip], rate: 100/minute"))
-    status, out, _ = run("explain", file, "--request", "GET /x", "--peer", "127.0.0.1", "--header", "x-forwarded-for: 203.0.113.7:99")
+    status, out, _ = run("explain", file, "--request", "GET /x", "--peer", "127.0.0.1",
+                         "--header", "x-forwarded-for: 203.0.113.7:99")
     assert status == 0
     assert "client_ip = 203.0.113.7\n" in out

@@ -236,7 +236,7 @@ def test_the_api_reloads_and_says_what_is_wrong(serve):
 
 
 def test_reload_under_load_loses_and_doubles_no_answer(serve):
-    """Four clients that never stop; the limit is raised again and again; at the end as many passed as the last limit says."""
+    """Four clients that never stop, while the limit is raised again and again. In the end as many passed as the last says."""
     server = serve(one("1000/day"))
     stop = threading.Event()
     counts = []

@@ -105,8 +105,8 @@ def test_a_client_needs_a_certificate_of_the_named_authority(serve, authority, c
 
 def test_a_handshake_that_stops_half_way_is_ended(serve, authority, certificate):
     cert, key = certificate
-    server = serve(limits("name: one, rate: 1000000/hour",
-                          more=f"listen: {{tls: {{cert: {cert}, key: {key}}}, timeouts: {{header: 500ms, idle: 500ms}}}}\n"))
+    tls, timeouts = f"tls: {{cert: {cert}, key: {key}}}", "timeouts: {header: 500ms, idle: 500ms}"
+    server = serve(limits("name: one, rate: 1000000/hour", more=f"listen: {{{tls}, {timeouts}}}\n"))
     with socket.create_connection(server.http, 20) as half:
         half.sendall(b"\x16\x03\x01\x02\x00\x01")
         while half.recv(100):  # perhaps an alert; then the end

@@ -1,4 +1,4 @@
-"""Every decision vector through POST /v1/take. The server's clock is set by the test, which takes a build that allows it."""
+"""Every decision vector through the JSON API. The test sets the server's clock, which takes a build that allows it."""
 
 import json
 import os
