@@ -1,8 +1,9 @@
 /* Any request against a policy that uses all there is.
  *
- * The first line is method, host and target; of the others, "name: value" is a header and "name=value" an attribute. Whatever comes:
- * what the index finds is what asking every limit finds; keys are well formed and within bounds; and with little scratch a
- * request is refused rather than counted under less.
+ * The first byte is how much scratch there is at a second try, the rest of the line method, host and target; of the other
+ * lines, "name: value" is a header and "name=value" an attribute. Whatever comes: what the index finds is what asking every
+ * limit finds; keys are well formed and within bounds; and with little scratch a request is refused rather than counted
+ * under less.
  */
 #include <stdlib.h>
 #include <string.h>

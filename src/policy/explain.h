@@ -4,8 +4,8 @@
 
 #include "policy/match_parts.h"
 
-/* What a rate promises, by its bound: "at most 100 at once, then 1.67 a second; up to 200 in one minute". The bound is exact; rates
- * and intervals that are no short decimal are rounded to two places. */
+/* What a rate promises, by its bound: "at most 100 at once, then 1.67 a second; up to 200 in one minute". The bound
+ * is exact; rates and intervals that are no short decimal are rounded to two places. */
 void cdl_explain_rate(const struct caudal_limit *limit, struct cdl_writer *words);
 #define CDL_EXPLAIN_RATE_MAX 320 /* bytes: always enough */
 

@@ -148,9 +148,38 @@ static void lint_probes(const struct cdl_policy *policy, struct cdl_report *repo
     }
 }
 
+/* Whether all that a rule asks for can be sent by any client, and is not merely what it wants. */
+static bool is_password(const struct cdl_rule *rule)
+{
+    bool chosen = false;
+    for (size_t i = 0; i < rule->count; i++)
+        switch (rule->conditions[i].what.kind) {
+        case CDL_IDENTITY_CLIENT_IP:
+        case CDL_IDENTITY_ATTRIBUTE:
+            return false;
+        case CDL_IDENTITY_HEADER:
+        case CDL_IDENTITY_COOKIE:
+        case CDL_IDENTITY_QUERY:
+            chosen = true;
+            break;
+        default:
+            break;
+        }
+    return chosen;
+}
+
+static void lint_exemptions(const struct cdl_policy *policy, struct cdl_report *report)
+{
+    for (uint32_t i = 0; i < policy->exemption_count; i++)
+        if (is_password(&policy->exemptions[i]))
+            cdl_report_warning(report, policy->exemptions[i].place,
+                               "any client that sends this is exempt; add client_ip, or make it an override");
+}
+
 void cdl_lint(const struct cdl_policy *policy, struct cdl_report *report)
 {
     lint_keys(policy, report);
     lint_rates(policy, report);
     lint_probes(policy, report);
+    lint_exemptions(policy, report);
 }

@@ -1,6 +1,6 @@
-/* A policy from a file. The file becomes a tree (yaml.c), the tree becomes a policy part by part (load_*.c), and everything that is wrong
- * is said at once; only a policy without errors is looked at for what is unwise (lint.c). The tree is gone when the policy
- * stands: what is kept was copied into the policy's own arena. */
+/* A policy from a file. The file becomes a tree (yaml.c), the tree becomes a policy part by part (load_*.c), and everything
+ * that is wrong is said at once; only a policy without errors is looked at for what is unwise (lint.c). The tree is gone when
+ * the policy stands: what is kept was copied into the policy's own arena. */
 #include "policy/load.h"
 
 #include <errno.h>

@@ -39,9 +39,13 @@ static void read_network(struct cdl_loader *loader, const struct cdl_yaml_node *
 {
     struct cdl_slice text;
     const char *why;
-    if (cdl_read_scalar(loader, node, "trusted_proxies", "a network such as 10.0.0.0/8", &text) &&
-        !cdl_network_parse(text, network, &why))
+    if (!cdl_read_scalar(loader, node, "trusted_proxies", "a network such as 10.0.0.0/8", &text))
+        return;
+    if (!cdl_network_parse(text, network, &why))
         cdl_report_error(loader->report, node->place, "'%.60s' %s", text.bytes, why);
+    else if (network->bits == 0)
+        cdl_report_warning(loader->report, node->place,
+                           "'%.60s' trusts everybody: each client can name any address as its own", text.bytes);
 }
 
 static void read_trusted(struct cdl_loader *loader, const struct cdl_yaml_node *node)

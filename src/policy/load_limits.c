@@ -1,5 +1,5 @@
-/* `limits:` each with whom it counts, when, how fast, and what else a limit can have. A limit is read into a draft of nodes first, since
- * its keys depend on each other and may stand in any order. */
+/* `limits:` each with whom it counts, when, how fast, and what else a limit can have. A limit is read into a draft of nodes
+ * first, since its keys depend on each other and may stand in any order. */
 #include <inttypes.h>
 #include <stdio.h>
 

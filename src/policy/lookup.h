@@ -1,6 +1,6 @@
 /* From a 64-bit hash to the numbers that were added under it: the one hash table of a policy. Built once, with its size known
- * beforehand. Hashes may meet by chance, so a number that is found is a candidate; the caller compares. Nobody outside chooses what
- * is added, so the hash needs no secret. */
+ * beforehand. Hashes may meet by chance, so a number that is found is a candidate; the caller compares. Nobody outside chooses
+ * what is added, so the hash needs no secret. */
 #ifndef CDL_POLICY_LOOKUP_H
 #define CDL_POLICY_LOOKUP_H
 

@@ -1,5 +1,5 @@
-/* From nodes of a tree to values of C, with a word for everything that is wrong. A map is read by a table of its keys, so that the
- * tables are the only place where keys are named.
+/* From nodes of a tree to values of C, with a word for everything that is wrong. A map is read by a table of its keys, so that
+ * the tables are the only place where keys are named.
  *
  * A reader that cannot make sense of its node reports that and leaves the target as it was; the loader looks once, at the end,
  * whether anything was reported. */

@@ -1,5 +1,5 @@
-/* A request as rules see it: what the caller's attributes override is overridden, everything is in its one spelling, and any identity
- * can be asked for its value. */
+/* A request as rules see it: what the caller's attributes override is overridden, everything is in its one spelling, and any
+ * identity can be asked for its value. */
 #ifndef CDL_POLICY_VIEW_H
 #define CDL_POLICY_VIEW_H
 
@@ -19,8 +19,8 @@ struct cdl_view {
 void cdl_view_open(struct cdl_view *view, const struct cdl_policy *policy, const struct cdl_request *request,
                    struct cdl_writer *scratch);
 
-/* The values of an identity, one after the other: only a header that was sent in several fields has more than one. Values are never
- * empty: what is empty is missing. Start with a cursor of 0. */
+/* The values of an identity, one after the other: only a header that was sent in several fields has more than one. Values are
+ * never empty: what is empty is missing. Start with a cursor of 0. */
 bool cdl_view_next(struct cdl_view *view, const struct cdl_identity *what, size_t *cursor, struct cdl_slice *value);
 
 bool cdl_pattern_matches(const struct cdl_pattern *pattern, struct cdl_slice value, const struct cdl_address *client);
