@@ -28,7 +28,7 @@ struct cdl_command {
     int (*run)(struct cdl_arguments *arguments);
 };
 
-extern const struct cdl_command cdl_command_validate, cdl_command_explain;
+extern const struct cdl_command cdl_command_serve, cdl_command_validate, cdl_command_explain;
 
 /* A command line that is read word by word. Options may stand anywhere, as "--name VALUE" or "--name=VALUE"; what follows "--" is
  * operands only. "--help" never gets here. */

@@ -6,6 +6,7 @@
 #include "cli/cli.h"
 
 static const struct cdl_command *const commands[] = {
+    &cdl_command_serve,
     &cdl_command_validate,
     &cdl_command_explain,
 };

@@ -71,7 +71,8 @@ static void follow_changes(struct cdl_live_policy *live)
     }
 }
 
-int cdl_limiter_apply(struct cdl_limiter *limiter, struct cdl_policy *policy, struct caudal_problem *problem)
+int cdl_limiter_apply(struct cdl_limiter *limiter, struct cdl_policy *policy, const struct cdl_attachment *attachment,
+                      struct caudal_problem *problem)
 {
     struct cdl_live_policy *live = calloc(1, sizeof *live);
     uint32_t *fresh = calloc(policy->rate_count + 1u, sizeof *fresh), added = 0;
@@ -86,6 +87,8 @@ int cdl_limiter_apply(struct cdl_limiter *limiter, struct cdl_policy *policy, st
     live->policy = policy;
     live->store = limiter->store;
     live->limiter = limiter;
+    if (attachment != NULL)
+        live->attachment = *attachment;
     atomic_init(&live->users, 1); /* the limiter itself */
 
     pthread_mutex_lock(&limiter->lock);
@@ -156,6 +159,8 @@ void cdl_limiter_release(struct cdl_live_policy *live)
     pthread_mutex_lock(&limiter->lock);
     remove_unneeded(limiter, live);
     pthread_mutex_unlock(&limiter->lock);
+    if (live->attachment.free != NULL)
+        live->attachment.free(live->attachment.data);
     cdl_policy_free(live->policy);
     free_live(live);
 }

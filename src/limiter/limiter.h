@@ -19,6 +19,12 @@
 
 struct cdl_limiter;
 
+/* What a user of the limiter keeps beside each policy, and how it is freed once nobody uses the policy any more. */
+struct cdl_attachment {
+    void *data;
+    void (*free)(void *data);
+};
+
 /* A policy in force. */
 struct cdl_live_policy {
     struct cdl_policy *policy;
@@ -26,6 +32,7 @@ struct cdl_live_policy {
     struct cdl_limiter *limiter;
     uint64_t generation; /* 1 for the first, one more for each that came into force */
     uint32_t *rates;     /* the store's number of each of the policy's rates */
+    struct cdl_attachment attachment;
     _Atomic uint32_t users;
 };
 
@@ -34,8 +41,10 @@ struct cdl_limiter *cdl_limiter_open(struct caudal_store *store);
 /* After every user has released its policy. */
 void cdl_limiter_close(struct cdl_limiter *limiter);
 
-/* Puts a policy in force. It is the limiter's from now on; on failure nothing has changed, and it is still the caller's. */
-int cdl_limiter_apply(struct cdl_limiter *limiter, struct cdl_policy *policy, struct caudal_problem *problem);
+/* Puts a policy in force. It is the limiter's from now on, with what is attached to it (NULL: nothing); on failure nothing has
+ * changed, and both are still the caller's. */
+int cdl_limiter_apply(struct cdl_limiter *limiter, struct cdl_policy *policy, const struct cdl_attachment *attachment,
+                      struct caudal_problem *problem);
 
 /* The policy in force, held until it is released; NULL before the first. Any thread. */
 struct cdl_live_policy *cdl_limiter_acquire(struct cdl_limiter *limiter);

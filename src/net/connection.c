@@ -4,6 +4,8 @@
 #include <string.h>
 
 #define BUFFER_BYTES ((size_t)64 * 1024)
+/* Answers of one turn. Memory that is not written to is not there, so a small server stays small. */
+#define OUTPUT_BYTES ((size_t)1024 * 1024)
 
 static void close_connection(struct cdl_connection *connection);
 
@@ -13,6 +15,7 @@ static void on_closed(uv_handle_t *handle)
     cdl_tls_free(connection->tls);
     free(connection->kept);
     free(connection->unsent);
+    free(connection->tail);
     free(connection);
 }
 
@@ -92,7 +95,7 @@ static void send_cipher(struct cdl_connection *connection)
 {
     struct cdl_loop *loop = connection->listener->loop;
     size_t length = 0, got;
-    while ((got = cdl_tls_drain(connection->tls, loop->cipher_buffer + length, 2 * BUFFER_BYTES - length)) > 0)
+    while ((got = cdl_tls_drain(connection->tls, loop->cipher_buffer + length, 2 * OUTPUT_BYTES - length)) > 0)
         length += got;
     send_plain(connection, (struct cdl_slice){loop->cipher_buffer, length});
 }
@@ -110,13 +113,30 @@ static void send_bytes(struct cdl_connection *connection, struct cdl_slice bytes
     send_cipher(connection);
 }
 
+/* Output and tail in one piece. */
+static void send_with_tail(struct cdl_connection *connection, struct cdl_slice output)
+{
+    char *whole = realloc(connection->tail, connection->tail_length + output.length);
+    if (whole == NULL) {
+        close_connection(connection);
+        return;
+    }
+    memmove(whole + output.length, whole, connection->tail_length);
+    memcpy(whole, output.bytes, output.length);
+    const size_t length = connection->tail_length + output.length;
+    connection->tail = NULL;
+    connection->tail_length = 0;
+    send_bytes(connection, (struct cdl_slice){whole, length});
+    free(whole);
+}
+
 static void give_up(struct cdl_connection *connection, bool too_long)
 {
     if (connection->unsent != NULL) { /* last words could not wait behind it */
         close_connection(connection);
         return;
     }
-    struct cdl_writer output = cdl_writer_on(connection->listener->loop->write_buffer, BUFFER_BYTES);
+    struct cdl_writer output = cdl_writer_on(connection->listener->loop->write_buffer, OUTPUT_BYTES);
     connection->finishing = true;
     if (connection->listener->protocol->give_up != NULL)
         connection->listener->protocol->give_up(connection, too_long, &output);
@@ -168,12 +188,15 @@ static size_t serve(struct cdl_connection *connection, char *bytes, size_t lengt
     struct cdl_loop *loop = connection->listener->loop;
     size_t taken = 0, step;
     do {
-        struct cdl_writer output = cdl_writer_on(loop->write_buffer, BUFFER_BYTES);
+        struct cdl_writer output = cdl_writer_on(loop->write_buffer, OUTPUT_BYTES);
         bool finish = false;
         step = connection->listener->protocol->receive(connection, bytes + taken, length - taken, &output, &finish);
         taken += step;
         connection->finishing |= finish;
-        send_bytes(connection, cdl_written(&output));
+        if (connection->tail != NULL)
+            send_with_tail(connection, cdl_written(&output));
+        else
+            send_bytes(connection, cdl_written(&output));
     } while (step > 0 && taken < length && !connection->finishing && !connection->closing &&
              connection->unsent == NULL);
     if (connection->finishing && connection->unsent == NULL)
@@ -197,10 +220,13 @@ static void take_in(struct cdl_connection *connection, char *fresh, size_t lengt
     else if (taken < length)
         fits = keep(connection, (struct cdl_slice){fresh + taken, length - taken});
 
-    if (connection->kept_length == 0)
+    struct cdl_loop *loop = connection->listener->loop;
+    if (connection->kept_length == 0) {
         connection->message_began_ms = 0;
-    else if (taken > 0 || connection->message_began_ms == 0)
-        connection->message_began_ms = uv_now(&connection->listener->loop->uv);
+        connection->message_timeout_ms = loop->bounds.message_timeout_ms;
+    } else if (taken > 0 || connection->message_began_ms == 0) {
+        connection->message_began_ms = uv_now(&loop->uv);
+    }
     const bool stuck = connection->unsent == NULL && connection->kept_length > connection->listener->protocol->kept_max;
     if (!fits || stuck)
         give_up(connection, true);
@@ -287,6 +313,7 @@ static void on_connection(uv_stream_t *stream, int status)
     connection->state = connection + 1;
     connection->listener = listener;
     connection->active_ms = uv_now(&loop->uv);
+    connection->message_timeout_ms = loop->bounds.message_timeout_ms;
     const int error = accept_on(listener, connection);
     connection->next = loop->connections;
     if (connection->next != NULL)
@@ -332,8 +359,8 @@ static void check_time(struct cdl_connection *connection, uint64_t now)
 {
     const struct cdl_connection_bounds *bounds = &connection->listener->loop->bounds;
     const bool message_late = connection->message_began_ms != 0 &&
-                              now - connection->message_began_ms > bounds->request_timeout_ms;
-    const bool reader_late = connection->unsent != NULL && now - connection->active_ms > bounds->request_timeout_ms;
+                              now - connection->message_began_ms > connection->message_timeout_ms;
+    const bool reader_late = connection->unsent != NULL && now - connection->active_ms > bounds->write_timeout_ms;
     const bool idle = now - connection->active_ms > bounds->idle_timeout_ms;
     if (!message_late && !reader_late && !idle)
         return;
@@ -370,8 +397,8 @@ bool cdl_loop_open(struct cdl_loop *loop, const struct cdl_connection_bounds *bo
         return false;
     loop->read_buffer = malloc(BUFFER_BYTES);
     loop->plain_buffer = malloc(BUFFER_BYTES);
-    loop->write_buffer = malloc(BUFFER_BYTES);
-    loop->cipher_buffer = malloc(2 * BUFFER_BYTES);
+    loop->write_buffer = malloc(OUTPUT_BYTES);
+    loop->cipher_buffer = malloc(2 * OUTPUT_BYTES);
     if (loop->read_buffer == NULL || loop->plain_buffer == NULL || loop->write_buffer == NULL ||
         loop->cipher_buffer == NULL || uv_timer_init(&loop->uv, &loop->tick) != 0 ||
         uv_async_init(&loop->uv, &loop->wake, on_wake) != 0) {

@@ -3,8 +3,8 @@
  * Memory is bounded: a loop has one buffer for reading and one for writing, which all its connections share while their bytes
  * are looked at. A connection owns memory only while half a message waits for its rest (at most the protocol's kept_max)
  * or while an answer waits for a slow reader (about one write buffer; nothing more is read meanwhile).
- * Time is bounded: a message that has begun must be complete within request_timeout_ms, a reader must take its answer
- * within it too, and a connection that is silent is closed after idle_timeout_ms.
+ * Time is bounded: a message that has begun must be complete within message_timeout_ms, a reader must take its answer within
+ * write_timeout_ms, and a connection that is silent is closed after idle_timeout_ms.
  *
  * Everything here belongs to the loop's thread; the counts may be read from any. */
 #ifndef CDL_NET_CONNECTION_H
@@ -34,8 +34,11 @@ struct cdl_connection {
     struct cdl_tls *tls;          /* NULL: plain */
     char *kept;                   /* what has arrived of an incomplete message */
     size_t kept_length, kept_size;
-    char *unsent;              /* what the peer has not taken yet */
-    uint64_t message_began_ms; /* 0: between messages */
+    char *unsent; /* what the peer has not taken yet */
+    char *tail;   /* from malloc; set by a protocol: sent behind the output, for what is too long for it */
+    size_t tail_length;
+    uint64_t message_began_ms;   /* 0: between messages */
+    uint32_t message_timeout_ms; /* of the message that has begun; the protocol may change it as the message goes on */
     uint64_t active_ms;
     bool finishing; /* close when everything is written */
     bool closing;
@@ -45,9 +48,8 @@ struct cdl_connection {
 struct cdl_protocol {
     size_t state_bytes; /* zeroed for each connection */
     size_t kept_max;    /* the longest message */
-    size_t answer_max;  /* the longest answer to one message: `output` has so much room at least */
     /* Looks at `length` bytes, which it may change: all that has arrived and not been taken, answers into `output`, and returns how many bytes it took. It
-     * leaves a message that is incomplete, or for whose answer less than answer_max is left. With *finish set, the
+     * leaves a message that is incomplete, or for whose answer there is no room. With *finish set, the
      * connection is closed once the output is written. */
     size_t (*receive)(struct cdl_connection *connection, char *bytes, size_t length, struct cdl_writer *output,
                       bool *finish);
@@ -70,7 +72,8 @@ struct cdl_listener {
 
 struct cdl_connection_bounds {
     uint32_t connections_max;
-    uint32_t request_timeout_ms;
+    uint32_t message_timeout_ms; /* what a message has unless its protocol says otherwise */
+    uint32_t write_timeout_ms;
     uint32_t idle_timeout_ms;
 };
 

@@ -2,6 +2,8 @@
  * keys, NUL in a string refused. A body is checked by reading each of its requests once; what is read later is read the
  * same way, so it cannot fail. */
 #include <jansson.h>
+#include <stdarg.h>
+#include <stdio.h>
 
 #include "base/problem.h"
 #include "wire/json_api.h"

@@ -1,0 +1,51 @@
+/* One HTTP request and its answer, as handlers see them. */
+#ifndef CDL_SERVER_EXCHANGE_H
+#define CDL_SERVER_EXCHANGE_H
+
+#include "server/worker.h"
+
+struct cdl_exchange {
+    struct cdl_worker *worker;
+    struct cdl_connection *connection;
+    const struct cdl_http1_request *request;
+    struct cdl_slice path, query; /* of the target as sent */
+    struct cdl_writer *output;
+    bool keep_alive;
+};
+
+/* The media types of our answers. */
+#define CDL_TYPE_JSON CDL_SLICE("application/json")
+#define CDL_TYPE_PROBLEM CDL_SLICE("application/problem+json")
+
+/* Answers. `lines` are field lines that are written already. */
+void cdl_exchange_reply(struct cdl_exchange *exchange, unsigned status, struct cdl_slice type, struct cdl_slice lines,
+                        struct cdl_slice body);
+/* The same for a body of any length, of plain connections. */
+void cdl_exchange_reply_large(struct cdl_exchange *exchange, unsigned status, struct cdl_slice type,
+                              struct cdl_slice body);
+/* Answers with a problem in words. */
+__attribute__((format(printf, 3, 4))) void cdl_exchange_problem(struct cdl_exchange *exchange, unsigned status,
+                                                                const char *format, ...);
+/* 405, unless the method is one of the space-separated list. */
+bool cdl_exchange_allows(struct cdl_exchange *exchange, const char *methods);
+
+/* Reads the requests out of `bytes`, hands each to `handle`, and returns how many bytes they took: the receive of an HTTP
+ * protocol. The connection's state is a struct cdl_http1. */
+size_t cdl_exchange_serve(struct cdl_connection *connection, char *bytes, size_t length, struct cdl_writer *output,
+                          bool *finish, void (*handle)(struct cdl_exchange *exchange));
+/* The give_up of an HTTP protocol. */
+void cdl_exchange_give_up(struct cdl_connection *connection, bool too_long, struct cdl_writer *output);
+
+/* The peer's address; family 0 for a Unix socket. */
+struct cdl_address cdl_exchange_peer(const struct cdl_exchange *exchange);
+
+/* ---- handlers ---- */
+
+void cdl_check(struct cdl_exchange *exchange);                                        /* /check */
+void cdl_json_api(struct cdl_exchange *exchange, enum cdl_named_operation operation); /* /v1/take, peek, refund */
+void cdl_admin(struct cdl_exchange *exchange);
+
+/* Counts and logs what was answered to a request. */
+void cdl_account(struct cdl_worker *worker, const struct cdl_answer *answer);
+
+#endif

@@ -1,0 +1,16 @@
+/* An answer of the limiter as an HTTP answer. */
+#ifndef CDL_SERVER_REPLY_H
+#define CDL_SERVER_REPLY_H
+
+#include "server/exchange.h"
+
+/* 200 with the fields that tell what is left, or the refusal: 429 (or, with `deny_as_403`, 403 with the true status in
+ * Caudal-Status, for proxies that know no other way to refuse), 503 when the store is away and the limit fails closed, 400 and
+ * 403 for requests that are refused without asking the store. A refusal names its limit in Caudal-Limit. */
+void cdl_reply(struct cdl_exchange *exchange, const struct cdl_answer *answer, bool deny_as_403);
+
+/* The lines RateLimit-Policy and so on of a decision, in the policy's revision. */
+void cdl_reply_fields(const struct cdl_live_policy *live, const struct cdl_answer *answer, int64_t now_ns,
+                      struct cdl_writer *lines);
+
+#endif

@@ -1,0 +1,485 @@
+/* The life of a server: start, reload, drain. The main thread runs all of this; see server.h for who owns what. */
+#include "server/server.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "server/exchange.h"
+#include "server/notify.h"
+
+#define MS_PER_NS 1000000
+#define WORKERS_MAX 256u
+#define DEFAULT_STORE "memory:?keys=1000000"
+
+/* ---- policies ---- */
+
+static void free_slots(void *data)
+{
+    struct cdl_slots *slots = data;
+    for (uint32_t i = 0; i < slots->count; i++)
+        cdl_counters_release(slots->counters, slots->of[i]);
+    free(slots);
+}
+
+static struct cdl_slots *acquire_slots(struct cdl_counters *counters, const struct cdl_policy *policy)
+{
+    struct cdl_slots *slots = calloc(1, sizeof *slots + policy->limit_count * sizeof slots->of[0]);
+    if (slots == NULL)
+        return NULL;
+    slots->counters = counters;
+    for (; slots->count < policy->limit_count; slots->count++)
+        slots->of[slots->count] = cdl_counters_acquire(counters, policy->limits[slots->count].name);
+    return slots;
+}
+
+/* Renews a thread's hold on the policy in force. */
+static void renew(struct cdl_worker *worker)
+{
+    struct cdl_limiter *limiter = worker->server->limiter;
+    if (worker->live != NULL && worker->live->generation == cdl_limiter_generation(limiter))
+        return;
+    cdl_limiter_release(worker->live);
+    worker->live = cdl_limiter_acquire(limiter);
+}
+
+int cdl_server_apply(struct cdl_server *server, struct cdl_policy *policy, struct caudal_problem *problem)
+{
+    struct cdl_slots *slots = acquire_slots(server->counters, policy);
+    int status = CAUDAL_ERR_MEMORY;
+    if (slots != NULL) {
+        const struct cdl_attachment attachment = {slots, free_slots};
+        status = cdl_limiter_apply(server->limiter, policy, &attachment, problem);
+    } else {
+        snprintf(problem->message, sizeof problem->message, "no memory");
+    }
+    if (status != CAUDAL_OK) {
+        if (slots != NULL)
+            free_slots(slots);
+        cdl_policy_free(policy);
+        return status;
+    }
+    server->applied_at_s = cdl_server_now_ns(server) / CDL_NS_PER_S;
+    renew(&server->admin);
+    for (uint32_t i = 0; i < server->worker_count; i++)
+        cdl_loop_wake(&server->workers[i].loop);
+    return CAUDAL_OK;
+}
+
+static void fail_reload(struct cdl_server *server, const char *why)
+{
+    atomic_fetch_add(&server->reload_failures, 1);
+    snprintf(server->reload_error, sizeof server->reload_error, "%s", why);
+    cdl_log_about(server->log, CDL_LOG_ERROR, cdl_slice_of(server->reload_error),
+                  "the policy cannot be loaded; the old one stays in force", cdl_log_string("error", why));
+}
+
+bool cdl_server_reload(struct cdl_server *server)
+{
+    static struct cdl_report report; /* large */
+    struct caudal_problem problem;
+    struct cdl_policy *policy = cdl_policy_load_file(server->options->policy_file, NULL, &report);
+    if (policy == NULL) {
+        char line[CDL_FINDING_TEXT_MAX + 512] = "it cannot be read";
+        for (size_t i = 0; i < report.count; i++)
+            if (!report.findings[i].warning) {
+                cdl_finding_format(&report.findings[i], server->options->policy_file, line, sizeof line);
+                break;
+            }
+        fail_reload(server, line);
+        return false;
+    }
+    if (server->admin.live != NULL && server->admin.live->policy->hash == policy->hash) {
+        cdl_policy_free(policy); /* the same text: nothing to do, and done */
+        atomic_fetch_add(&server->reloads, 1);
+        server->reload_error[0] = '\0';
+        return true;
+    }
+    if (cdl_server_apply(server, policy, &problem) != CAUDAL_OK) {
+        fail_reload(server, problem.message);
+        return false;
+    }
+    atomic_fetch_add(&server->reloads, 1);
+    server->reload_error[0] = '\0';
+    cdl_log(server->log, CDL_LOG_INFO, "a new policy is in force",
+            cdl_log_u64("generation", cdl_limiter_generation(server->limiter)),
+            cdl_log_u64("limits", server->admin.live->policy->limit_count));
+    return true;
+}
+
+/* ---- workers ---- */
+
+static void on_wake(struct cdl_loop *loop)
+{
+    struct cdl_worker *worker = loop->context;
+    if (atomic_load(&worker->server->stopping))
+        cdl_loop_finish(loop);
+    else
+        renew(worker);
+}
+
+static void run_worker(void *data)
+{
+    struct cdl_worker *worker = data;
+    cdl_loop_run(&worker->loop);
+    cdl_limiter_release(worker->live);
+    worker->live = NULL;
+}
+
+static struct cdl_connection_bounds bounds_of(const struct cdl_policy *policy, uint32_t workers)
+{
+    const struct cdl_listen_settings *listen = &policy->listen;
+    const uint64_t each = listen->connections_max / workers;
+    return (struct cdl_connection_bounds){
+        .connections_max = (uint32_t)cdl_min_u64(each == 0 ? 1 : each, UINT32_MAX),
+        .message_timeout_ms = (uint32_t)(listen->header_timeout_ns / MS_PER_NS),
+        .write_timeout_ms = (uint32_t)(listen->write_timeout_ns / MS_PER_NS),
+        .idle_timeout_ms = (uint32_t)(listen->idle_timeout_ns / MS_PER_NS),
+    };
+}
+
+static bool open_worker(struct cdl_server *server, struct cdl_worker *worker, uint32_t index, uint64_t seed)
+{
+    const struct cdl_connection_bounds bounds = bounds_of(server->first, server->worker_count);
+    worker->server = server;
+    worker->counters = cdl_counters_worker(server->counters, index);
+    worker->latency = aligned_alloc(CDL_CACHE_LINE, sizeof *worker->latency);
+    worker->top_keys = cdl_top_keys_open(CDL_TOP_KEYS, seed, cdl_allocator_default());
+    worker->scratch = malloc(CDL_MATCH_SCRATCH_BYTES);
+    worker->body = malloc(CDL_BODY_BYTES);
+    if (worker->latency == NULL || worker->top_keys == NULL || worker->scratch == NULL || worker->body == NULL ||
+        !cdl_loop_open(&worker->loop, &bounds))
+        return false;
+    memset(worker->latency, 0, sizeof *worker->latency);
+    worker->loop.context = worker;
+    worker->loop.on_wake = on_wake;
+    return true;
+}
+
+static void close_worker(struct cdl_worker *worker)
+{
+    cdl_loop_close(&worker->loop);
+    cdl_top_keys_close(worker->top_keys);
+    free(worker->latency);
+    free(worker->scratch);
+    free(worker->body);
+}
+
+/* ---- listeners ---- */
+
+static const struct cdl_protocol *const protocols[] = {&cdl_http_protocol, &cdl_admin_protocol};
+
+/* Opens one endpoint on `count` workers and says so. */
+static bool listen_on(struct cdl_server *server, const struct cdl_endpoint *endpoint, struct cdl_worker *workers,
+                      uint32_t count, bool is_admin)
+{
+    struct caudal_problem problem;
+    struct cdl_socket sockets[WORKERS_MAX];
+    if (cdl_listen(endpoint, sockets, count, &problem) != CAUDAL_OK) {
+        fprintf(stderr, "caudal: %s\n", problem.message);
+        return false;
+    }
+    if (is_admin && !sockets[0].is_local && server->admin_token[0] == '\0') {
+        fprintf(stderr, "caudal: admin would listen on %s, which others can reach: set listen.admin_token_file\n",
+                sockets[0].text);
+        return false;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        struct cdl_worker *worker = &workers[i];
+        const int error = cdl_listener_open(&worker->listeners[worker->listener_count++], &worker->loop, sockets[i].fd,
+                                            protocols[is_admin], is_admin ? NULL : server->tls, worker);
+        if (error != 0) {
+            fprintf(stderr, "caudal: cannot listen on %s: %s\n", sockets[0].text, uv_strerror(error));
+            return false;
+        }
+    }
+    printf("listening on %s %s%s\n", is_admin ? "admin" : "http", sockets[0].text,
+           server->tls != NULL && !is_admin ? " (TLS)" : "");
+    if (!is_admin && !sockets[0].is_unix)
+        printf("try: curl -i %s://%s/check\n", server->tls != NULL ? "https" : "http", sockets[0].text);
+    else if (!is_admin)
+        printf("try: curl -i --unix-socket %s http://localhost/check\n", sockets[0].text + sizeof "unix:" - 1);
+    return true;
+}
+
+static bool listen_all(struct cdl_server *server, const char *option, const struct cdl_listeners *settings,
+                       const char *standard, bool is_admin)
+{
+    struct cdl_worker *workers = is_admin ? &server->admin : server->workers;
+    const uint32_t count = is_admin ? 1 : server->worker_count;
+    struct cdl_endpoint endpoint;
+    const char *why;
+    if (option == NULL && settings->count > 0) {
+        for (size_t i = 0; i < settings->count; i++)
+            if (!listen_on(server, &settings->items[i], workers, count, is_admin))
+                return false;
+        return true;
+    }
+    const char *text = option != NULL ? option : standard;
+    if (!cdl_endpoint_parse(cdl_slice_of(text), &endpoint, &why)) {
+        fprintf(stderr, "caudal: '%s' %s\n", text, why);
+        return false;
+    }
+    return listen_on(server, &endpoint, workers, count, is_admin);
+}
+
+/* ---- starting ---- */
+
+static bool read_token(struct cdl_server *server, struct cdl_slice file)
+{
+    if (file.length == 0)
+        return true;
+    const int fd = open(file.bytes, O_RDONLY | O_CLOEXEC);
+    const ssize_t got = fd < 0 ? -1 : read(fd, server->admin_token, sizeof server->admin_token - 1);
+    if (fd >= 0)
+        close(fd);
+    if (got <= 0) {
+        fprintf(stderr, "caudal: cannot read a token from %s\n", file.bytes);
+        return false;
+    }
+    size_t length = (size_t)got;
+    while (length > 0 && (server->admin_token[length - 1] == '\n' || server->admin_token[length - 1] == '\r'))
+        length--;
+    server->admin_token[length] = '\0';
+    if (length < 16)
+        fprintf(stderr, "caudal: the token in %s is shorter than 16 bytes\n", file.bytes);
+    return length >= 16;
+}
+
+static bool open_log(struct cdl_server *server)
+{
+    const struct cdl_log_settings *settings = &server->first->log;
+    const struct cdl_log_options options = {
+        .fd = STDERR_FILENO,
+        .level = settings->level,
+        .format = settings->format,
+        .repeat_window_ns = 10 * CDL_NS_PER_S,
+    };
+    server->log = cdl_log_open(&options);
+    return server->log != NULL;
+}
+
+static bool open_tls(struct cdl_server *server)
+{
+    const struct cdl_tls_settings *tls = &server->first->listen.tls;
+    if (tls->cert.length == 0)
+        return true;
+    struct caudal_problem problem;
+    const struct cdl_tls_files files = {tls->cert.bytes, tls->key.bytes,
+                                        tls->client_ca.length > 0 ? tls->client_ca.bytes : NULL};
+    server->tls = cdl_tls_context_new(&files, &problem);
+    if (server->tls == NULL)
+        fprintf(stderr, "caudal: %s\n", problem.message);
+    return server->tls != NULL;
+}
+
+static bool open_store(struct cdl_server *server)
+{
+    struct caudal_problem problem;
+    const struct cdl_slice configured = server->first->store.url;
+    const char *url = server->options->store_url;
+    if (url == NULL)
+        url = configured.length > 0 ? configured.bytes : DEFAULT_STORE;
+    const struct caudal_store_options options = {.size = sizeof options, .clock = server->clock};
+    if (caudal_store_open(url, &options, &server->store, &problem) == CAUDAL_OK)
+        return true;
+    fprintf(stderr, "caudal: the store cannot be opened: %s\n", problem.message);
+    return false;
+}
+
+static void set_bounds(struct cdl_server *server)
+{
+    const struct cdl_listen_settings *listen = &server->first->listen;
+    server->http_limits = (struct cdl_http1_limits){
+        .target_bytes = (uint32_t)cdl_min_u64(listen->header_bytes_max, CDL_HTTP1_HEAD_MAX),
+        .head_bytes = (uint32_t)cdl_min_u64(listen->header_bytes_max, CDL_HTTP1_HEAD_MAX),
+        .field_count = CDL_HTTP1_FIELDS_MAX,
+        .body_bytes = (uint32_t)cdl_min_u64(listen->body_bytes_max, UINT64_C(1) << 20),
+    };
+    server->body_timeout_ms = (uint32_t)(listen->body_timeout_ns / MS_PER_NS);
+    server->drain_ns = listen->drain_ns;
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) {
+        files.rlim_cur = files.rlim_max; /* as many connections as the system lets us have */
+        setrlimit(RLIMIT_NOFILE, &files);
+    }
+}
+
+static bool open_parts(struct cdl_server *server)
+{
+    struct caudal_problem problem;
+    uint32_t wanted = server->options->workers != 0 ? server->options->workers : server->first->listen.workers;
+    const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    server->worker_count = wanted != 0 ? wanted : (uint32_t)(cores > 0 ? cores : 1);
+    if (server->worker_count > WORKERS_MAX)
+        server->worker_count = WORKERS_MAX;
+    const struct cdl_counters_options counters = {
+        .workers = server->worker_count + 1,
+        .limits = (uint32_t)cdl_min_u64(2u * server->first->limit_count + 256u, CDL_COUNTERS_LIMITS_MAX),
+        .events = CDL_EVENTS,
+    };
+    const uint64_t seed = (uint64_t)cdl_server_now_ns(server) * UINT64_C(0x9E3779B97F4A7C15);
+    set_bounds(server);
+    server->workers = calloc(server->worker_count, sizeof *server->workers);
+    server->counters = cdl_counters_open(&counters, cdl_allocator_default());
+    if (server->workers == NULL || server->counters == NULL || !open_log(server)) {
+        fprintf(stderr, "caudal: no memory\n");
+        return false;
+    }
+    if (!open_tls(server) || !read_token(server, server->first->listen.admin_token_file) || !open_store(server))
+        return false;
+    server->limiter = cdl_limiter_open(server->store);
+    bool ok = server->limiter != NULL && open_worker(server, &server->admin, server->worker_count, seed);
+    for (uint32_t i = 0; ok && i < server->worker_count; i++)
+        ok = open_worker(server, &server->workers[i], i, seed);
+    if (!ok) {
+        fprintf(stderr, "caudal: no memory for %u workers\n", server->worker_count);
+        return false;
+    }
+    const struct cdl_listen_settings *listen = &server->first->listen;
+    if (!listen_all(server, server->options->http, &listen->http, "127.0.0.1:8080", false) ||
+        !listen_all(server, server->options->admin, &listen->admin, "127.0.0.1:9080", true))
+        return false;
+    const uint32_t running = server->worker_count;
+    server->worker_count = 0; /* nobody to wake yet */
+    const int status = cdl_server_apply(server, server->first, &problem);
+    server->worker_count = running;
+    if (status != CAUDAL_OK)
+        fprintf(stderr, "caudal: the policy cannot be put in force: %s\n", problem.message);
+    return status == CAUDAL_OK;
+}
+
+/* ---- running ---- */
+
+static void stop(struct cdl_server *server)
+{
+    if (atomic_exchange(&server->stopping, true))
+        return;
+    for (uint32_t i = 0; i < server->worker_count; i++)
+        cdl_loop_wake(&server->workers[i].loop);
+    cdl_loop_finish(&server->admin.loop);
+}
+
+static void on_drained(uv_timer_t *timer)
+{
+    stop(timer->data);
+}
+
+/* Readiness fails first; answers go on for the drain time, each asking its client to connect anew; then it ends. */
+static void drain(struct cdl_server *server)
+{
+    if (atomic_exchange(&server->draining, true)) {
+        stop(server); /* asked twice */
+        return;
+    }
+    cdl_notify("STOPPING=1");
+    cdl_log(server->log, CDL_LOG_INFO, "draining", cdl_log_i64("drain_ms", server->drain_ns / MS_PER_NS));
+    uv_timer_start(&server->drain_timer, on_drained, (uint64_t)(server->drain_ns / MS_PER_NS), 0);
+}
+
+static void on_signal(uv_signal_t *handle, int number)
+{
+    struct cdl_server *server = handle->data;
+    if (number == SIGHUP)
+        cdl_server_reload(server);
+    else
+        drain(server);
+}
+
+static void on_admin_tick(struct cdl_loop *loop)
+{
+    struct cdl_worker *worker = loop->context;
+    if (cdl_watch_look(&worker->server->watch))
+        cdl_server_reload(worker->server);
+    cdl_log_tick(worker->server->log);
+}
+
+static void start_signals(struct cdl_server *server)
+{
+    static const int numbers[] = {SIGTERM, SIGINT, SIGHUP};
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        uv_signal_init(&server->admin.loop.uv, &server->signals[i]);
+        server->signals[i].data = server;
+        uv_signal_start(&server->signals[i], on_signal, numbers[i]);
+    }
+    uv_timer_init(&server->admin.loop.uv, &server->drain_timer);
+    server->drain_timer.data = server;
+}
+
+static int run_parts(struct cdl_server *server)
+{
+    start_signals(server);
+    server->admin.loop.on_tick = on_admin_tick;
+    for (uint32_t i = 0; i < server->worker_count; i++) {
+        renew(&server->workers[i]);
+        if (uv_thread_create(&server->workers[i].thread, run_worker, &server->workers[i]) != 0) {
+            fprintf(stderr, "caudal: cannot start a thread\n");
+            server->worker_count = i;
+            stop(server);
+        }
+    }
+    fflush(stdout);
+    cdl_notify("READY=1");
+    cdl_loop_run(&server->admin.loop);
+    for (uint32_t i = 0; i < server->worker_count; i++)
+        uv_thread_join(&server->workers[i].thread);
+    cdl_limiter_release(server->admin.live);
+    server->admin.live = NULL;
+    return 0;
+}
+
+static void close_parts(struct cdl_server *server)
+{
+    for (uint32_t i = 0; i < server->worker_count; i++)
+        close_worker(&server->workers[i]);
+    close_worker(&server->admin);
+    cdl_limiter_close(server->limiter);
+    caudal_store_close(server->store);
+    cdl_tls_context_free(server->tls);
+    cdl_counters_close(server->counters);
+    cdl_log_close(server->log);
+#ifdef CAUDAL_TEST_CLOCK
+    caudal_fake_clock_free(server->test_clock);
+#endif
+    free(server->workers);
+}
+
+/* Prints what is wrong with the policy, and what is unwise about it. */
+static struct cdl_policy *load_first(const char *file)
+{
+    static struct cdl_report report; /* large */
+    struct cdl_policy *policy = cdl_policy_load_file(file, NULL, &report);
+    for (size_t i = 0; i < report.count; i++) {
+        char line[CDL_FINDING_TEXT_MAX + 512];
+        cdl_finding_format(&report.findings[i], file, line, sizeof line);
+        fprintf(stderr, "%s\n", line);
+    }
+    return policy;
+}
+
+int cdl_server_run(const struct cdl_server_options *options)
+{
+    struct cdl_server *server = calloc(1, sizeof *server);
+    if (server == NULL)
+        return 1;
+    signal(SIGPIPE, SIG_IGN);
+    server->options = options;
+    server->clock = caudal_clock_system();
+#ifdef CAUDAL_TEST_CLOCK
+    server->test_clock = caudal_fake_clock_new(cdl_server_now_ns(server));
+    server->clock = caudal_fake_clock_clock(server->test_clock);
+#endif
+    server->started_at_s = cdl_server_now_ns(server) / CDL_NS_PER_S;
+    cdl_watch_start(&server->watch, options->policy_file); /* before it is read: a change meanwhile is seen */
+    server->first = load_first(options->policy_file);
+    if (server->first == NULL || !open_parts(server))
+        exit(1); /* the system takes back what half a start has opened */
+    const int status = run_parts(server);
+    close_parts(server);
+    free(server);
+    return status;
+}
