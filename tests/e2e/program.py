@@ -58,12 +58,14 @@ class Server:
         self._reader.start()
 
     def _read_stdout(self):
+        tried = False
         for line in self.process.stdout:
             self.stdout.append(line)
             found = LISTENING.search(line)
             if found and "curl" not in line:
                 self.listening.setdefault(found.group(1), []).append(parse_address(found.group(2)))
-            if "curl" in line:  # the line to try is the last
+            tried = tried or "curl" in line
+            if tried and {"http", "admin"} <= set(self.listening):
                 self._said_all.set()
         self._said_all.set()
 
@@ -120,15 +122,16 @@ class Server:
         status = self.process.wait(seconds)
         return status, time.monotonic() - begin
 
+    def _ends_of_a_signal(self):
+        self.signal(signal.SIGTERM)  # the second one ends it at once; two that come together are one
+        return self.process.poll() is not None
+
     def stop(self):
         """Ends the server however it is, and returns its exit status."""
-        if self.process.poll() is None:
-            self.signal(signal.SIGTERM)
-            self.signal(signal.SIGTERM)
-            try:
-                self.process.wait(DEADLINE_S)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
+        try:
+            until(self._ends_of_a_signal, "the server ends")
+        except AssertionError:
+            self.process.kill()
+            self.process.wait()
         self._reader.join(DEADLINE_S)
         return self.process.returncode
