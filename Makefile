@@ -19,8 +19,8 @@ build: ## compile the library and the examples
 	@[ -f $(RELEASE)/build.ninja ] || meson setup $(RELEASE) --buildtype=release -Dtests=disabled -Dwerror=false
 	@ninja -C $(RELEASE)
 
-run: build ## run the example that embeds the library
-	@$(RELEASE)/examples/embed
+run: build ## serve a small policy on 127.0.0.1:8080, until Ctrl-C
+	@$(RELEASE)/src/caudal serve examples/quickstart.yaml
 
 check: ## all tests: under ten minutes on two cores
 	@$(PACKAGES) build python fuzz check e2e

@@ -18,22 +18,22 @@ _Noreturn void bench_fail(const char *format, ...)
     exit(EXIT_FAILURE);
 }
 
-/* One token in `keys` milliseconds: some ten thousand times less than the benchmark takes from a key, for any number of
- * keys, so that buckets are in use and neither full nor empty. The burst is near the most that may take so long to
- * refill (100 years) and lasts for hours. */
+/* Seven tokens in 10·keys milliseconds: some ten thousand times less than the benchmark takes from a key, for any number
+ * of keys, so that buckets are in use and neither full nor empty. The burst is near the most that may take so long to
+ * refill (100 years) and lasts for hours. Seven, so that the clock's units are no power of two. */
 static struct caudal_limit admitting_limit(uint64_t keys)
 {
     struct caudal_limit limit = CAUDAL_LIMIT_INIT;
-    limit.count = 1;
-    limit.period_ns = keys * MS_NS;
-    limit.burst = cdl_min_u64(UINT64_C(3000000000000) / keys, CAUDAL_CAPACITY_MAX);
+    limit.count = 7;
+    limit.period_ns = keys * 10 * MS_NS;
+    limit.burst = cdl_min_u64(UINT64_C(2000000000000) / keys, CAUDAL_CAPACITY_MAX);
     return limit;
 }
 
 static struct caudal_limit refusing_limit(void)
 {
     struct caudal_limit limit = CAUDAL_LIMIT_INIT;
-    limit.count = 1;
+    limit.count = 7; /* the next one comes after three hours */
     limit.period_ns = DAY_NS;
     limit.burst = 1;
     return limit;

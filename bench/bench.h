@@ -5,6 +5,11 @@
  * each operation, on an array of the same size from the same allocator, and reports how many times the floor a
  * decision costs. A ratio travels from machine to machine better than nanoseconds do.
  *
+ * Single takes are chained: which key is next depends on the last answer, as for a caller that acts on one answer
+ * before it asks again. Otherwise the processor begins the next questions while it waits for memory, the more of them
+ * the fewer instructions each has, and what is measured is how far it looks ahead. Who has many questions at once asks
+ * in batches.
+ *
  *   bed.c         the stores and the array that one number of keys is measured on
  *   part.c        the loops that are timed, on one thread or several
  *   report.c      medians, the table as text and as JSON
@@ -81,15 +86,18 @@ struct bench_plan {
     bool floor; /* the floor of the operation, not the operation */
     unsigned threads;
     uint64_t count;   /* decisions to time on each thread, a multiple of BENCH_BATCH */
-    uint64_t lead_in; /* decisions before that, not timed: they bring the table back into the caches; */
+    uint64_t lead_in; /* decisions before that, not timed: they bring the table back into the caches */
     uint64_t seed;    /* of the order of the keys */
+    bool overlap;     /* takes are not chained */
     clockid_t clock;  /* CLOCK_MONOTONIC, or CLOCK_THREAD_CPUTIME_ID on a machine that does other things as well */
 };
 
 struct bench_part {
-    double ns;        /* a decision on one thread took */
-    uint64_t allowed; /* verdicts, or swaps of the floor that succeeded; of all threads, lead-in included */
+    double ns; /* a decision on one thread took */
+    /* Of all threads, lead-in included: */
     uint64_t decided;
+    uint64_t allowed; /* verdicts, or swaps of the floor that succeeded */
+    uint64_t denied;
     bool disturbed; /* something else ran on a thread's processor */
 };
 
@@ -133,6 +141,7 @@ struct bench_report {
     unsigned rounds;
     double part_ms;
     bool cpu_time;
+    bool overlap;
     double clock_ns; /* what one reading of the clock costs */
     unsigned row_count, refusal_count, memory_count;
     struct bench_row rows[BENCH_ROWS_MAX * BENCH_OPERATIONS];

@@ -5,17 +5,6 @@
 #include <pthread.h>
 #include <sched.h>
 
-struct job {
-    const struct bench_plan *plan;
-    pthread_t thread;
-    pthread_barrier_t *barrier;
-    unsigned number;
-    uint64_t random;
-    uint64_t allowed;
-    int64_t elapsed_ns;
-    int64_t wall_ns, cpu_ns;
-};
-
 /* ---- the loops ---- */
 
 /* A linear congruential generator: a multiplication off the path that everything waits for. Its upper bits, the good
@@ -26,34 +15,46 @@ static inline struct bench_key next_key(uint64_t *random, uint64_t keys)
     return bench_key((uint64_t)((cdl_u128)*random * keys >> 64));
 }
 
-static uint64_t take_loop(const struct bench_bed *bed, const struct bench_side *side, uint64_t count, uint64_t *random)
+/* Verdicts by kind; of a floor, the swaps that succeeded. */
+struct count {
+    uint64_t allowed, denied;
+};
+
+static struct count take_loop(const struct bench_bed *bed, const struct bench_side *side, uint64_t count,
+                              uint64_t *random, bool overlap)
 {
-    uint64_t allowed = 0;
+    struct count verdicts = {0, 0};
     for (uint64_t i = 0; i < count; i++) {
         const struct bench_key key = next_key(random, bed->keys);
         struct caudal_decision decision;
         caudal_take(side->store, side->limit, &key, bed->key_length, 1, &decision);
-        allowed += decision.verdict == CAUDAL_ALLOW;
+        verdicts.allowed += decision.verdict == CAUDAL_ALLOW;
+        verdicts.denied += decision.verdict == CAUDAL_DENY;
+        if (!overlap) /* adds 0, but nobody knows before the answer is there; a verdict would be guessed */
+            *random += decision.reset_after_ns < 0;
     }
-    return allowed;
+    return verdicts;
 }
 
-static uint64_t batch_loop(const struct bench_bed *bed, const struct bench_side *side, uint64_t count, uint64_t *random)
+static struct count batch_loop(const struct bench_bed *bed, const struct bench_side *side, uint64_t count,
+                               uint64_t *random)
 {
     struct bench_key keys[BENCH_BATCH];
     struct caudal_request requests[BENCH_BATCH];
     struct caudal_decision decisions[BENCH_BATCH];
-    uint64_t allowed = 0;
+    struct count verdicts = {0, 0};
     for (size_t j = 0; j < BENCH_BATCH; j++)
         requests[j] = (struct caudal_request){side->limit, &keys[j], bed->key_length, 1};
     for (uint64_t i = 0; i < count; i += BENCH_BATCH) {
         for (size_t j = 0; j < BENCH_BATCH; j++)
             keys[j] = next_key(random, bed->keys);
         caudal_take_batch(side->store, requests, BENCH_BATCH, decisions);
-        for (size_t j = 0; j < BENCH_BATCH; j++)
-            allowed += decisions[j].verdict == CAUDAL_ALLOW;
+        for (size_t j = 0; j < BENCH_BATCH; j++) {
+            verdicts.allowed += decisions[j].verdict == CAUDAL_ALLOW;
+            verdicts.denied += decisions[j].verdict == CAUDAL_DENY;
+        }
     }
-    return allowed;
+    return verdicts;
 }
 
 static inline uint64_t read_clock(void)
@@ -77,23 +78,26 @@ static inline bool floor_swap(struct cdl_pair *entry, uint64_t now)
 }
 
 /* The line is asked for before the clock is read, so that the two overlap: a floor has its steps in the best order. */
-static uint64_t take_floor_loop(const struct bench_bed *bed, uint64_t count, uint64_t *random)
+static struct count take_floor_loop(const struct bench_bed *bed, uint64_t count, uint64_t *random, bool overlap)
 {
-    uint64_t swapped = 0;
+    struct count swaps = {0, 0};
     for (uint64_t i = 0; i < count; i++) {
         const struct bench_key key = next_key(random, bed->keys);
         struct cdl_pair *entry = floor_entry(bed, &key);
         __builtin_prefetch(entry, 1);
-        swapped += floor_swap(entry, read_clock());
+        const bool done = floor_swap(entry, read_clock());
+        swaps.allowed += done;
+        if (!overlap)
+            *random += !done;
     }
-    return swapped;
+    return swaps;
 }
 
-static uint64_t batch_floor_loop(const struct bench_bed *bed, uint64_t count, uint64_t *random)
+static struct count batch_floor_loop(const struct bench_bed *bed, uint64_t count, uint64_t *random)
 {
     struct bench_key keys[BENCH_BATCH];
     struct cdl_pair *entries[BENCH_BATCH];
-    uint64_t swapped = 0;
+    struct count swaps = {0, 0};
     for (uint64_t i = 0; i < count; i += BENCH_BATCH) {
         for (size_t j = 0; j < BENCH_BATCH; j++)
             keys[j] = next_key(random, bed->keys);
@@ -103,28 +107,37 @@ static uint64_t batch_floor_loop(const struct bench_bed *bed, uint64_t count, ui
         }
         const uint64_t now = read_clock();
         for (size_t j = 0; j < BENCH_BATCH; j++)
-            swapped += floor_swap(entries[j], now);
+            swaps.allowed += floor_swap(entries[j], now);
     }
-    return swapped;
+    return swaps;
 }
 
-static uint64_t decide(const struct bench_plan *plan, uint64_t count, uint64_t *random)
+static void decide(const struct bench_plan *plan, uint64_t count, uint64_t *random, struct count *total)
 {
     const struct bench_bed *bed = plan->bed;
-    switch (plan->operation) {
-    case BENCH_TAKE:
-        return plan->floor ? take_floor_loop(bed, count, random) : take_loop(bed, &bed->admitting, count, random);
-    case BENCH_DENIED_TAKE: /* its floor swaps too: a refusal is held against what an admission needs at least */
-        return plan->floor ? take_floor_loop(bed, count, random) : take_loop(bed, &bed->refusing, count, random);
-    case BENCH_TAKE_BATCH:
-        return plan->floor ? batch_floor_loop(bed, count, random) : batch_loop(bed, &bed->admitting, count, random);
-    case BENCH_OPERATIONS:
-        break;
-    }
-    return 0;
+    const struct bench_side *side = plan->operation == BENCH_DENIED_TAKE ? &bed->refusing : &bed->admitting;
+    struct count these;
+    if (plan->operation == BENCH_TAKE_BATCH)
+        these = plan->floor ? batch_floor_loop(bed, count, random) : batch_loop(bed, side, count, random);
+    else /* the floor of a denied take swaps too: a refusal is held against what an admission needs at least */
+        these = plan->floor ? take_floor_loop(bed, count, random, plan->overlap)
+                            : take_loop(bed, side, count, random, plan->overlap);
+    total->allowed += these.allowed;
+    total->denied += these.denied;
 }
 
 /* ---- threads ---- */
+
+struct job {
+    const struct bench_plan *plan;
+    pthread_t thread;
+    pthread_barrier_t *barrier;
+    unsigned number;
+    uint64_t random;
+    struct count total;
+    int64_t elapsed_ns;
+    int64_t wall_ns, cpu_ns;
+};
 
 static int64_t clock_ns(clockid_t clock)
 {
@@ -156,10 +169,10 @@ static void *run_job(void *argument)
     const struct bench_plan *plan = job->plan;
     pin(job->number);
     pthread_barrier_wait(job->barrier);
-    job->allowed = decide(plan, plan->lead_in, &job->random);
+    decide(plan, plan->lead_in, &job->random, &job->total);
     pthread_barrier_wait(job->barrier);
     const int64_t wall = clock_ns(CLOCK_MONOTONIC), cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID);
-    job->allowed += decide(plan, plan->count, &job->random);
+    decide(plan, plan->count, &job->random, &job->total);
     job->cpu_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu;
     job->wall_ns = clock_ns(CLOCK_MONOTONIC) - wall;
     job->elapsed_ns = plan->clock == CLOCK_THREAD_CPUTIME_ID ? job->cpu_ns : job->wall_ns;
@@ -180,7 +193,8 @@ struct bench_part bench_run(const struct bench_plan *plan)
     for (unsigned i = 0; i < plan->threads; i++) {
         pthread_join(jobs[i].thread, NULL);
         part.ns += (double)jobs[i].elapsed_ns / (double)plan->count / plan->threads;
-        part.allowed += jobs[i].allowed;
+        part.allowed += jobs[i].total.allowed;
+        part.denied += jobs[i].total.denied;
         part.disturbed |= (double)jobs[i].cpu_ns < 0.97 * (double)jobs[i].wall_ns;
     }
     pthread_barrier_destroy(&barrier);

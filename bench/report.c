@@ -56,8 +56,9 @@ static const char *mark(double value, double reach)
 
 void bench_print_head(const struct bench_report *report)
 {
-    printf("nanoseconds a decision, medians of %u pairs of %.0f ms; one reading of the clock: %.1f ns%s\n\n",
-           report->rounds, report->part_ms, report->clock_ns, report->cpu_time ? "; processor time of the thread" : "");
+    printf("nanoseconds a decision, medians of %u pairs of %.0f ms; one reading of the clock: %.1f ns%s%s\n\n",
+           report->rounds, report->part_ms, report->clock_ns, report->cpu_time ? "; processor time of the threads" : "",
+           report->overlap ? "; takes overlap" : "");
     printf("%-12s %10s %8s %9s %9s %7s   %s\n", "operation", "keys", "threads", "caudal", "floor", "ratio",
            "lowest-highest ratio");
 }
@@ -184,8 +185,9 @@ void bench_write_json(const struct bench_report *report, const char *path)
         bench_fail("cannot write %s", path);
     fprintf(file, "{\n  \"version\": \"%s\", ", caudal_version());
     write_processor(file);
-    fprintf(file, ",\n  \"rounds\": %u, \"part_ms\": %.0f, \"time\": \"%s\", \"clock_ns\": %.3f,\n", report->rounds,
-            report->part_ms, report->cpu_time ? "cpu" : "wall", report->clock_ns);
+    fprintf(file, ",\n  \"rounds\": %u, \"part_ms\": %.0f, \"time\": \"%s\", \"takes\": \"%s\", \"clock_ns\": %.3f,\n",
+            report->rounds, report->part_ms, report->cpu_time ? "cpu" : "wall",
+            report->overlap ? "overlapping" : "chained", report->clock_ns);
     fprintf(file, "  \"reach\": {\"ratio\": %.1f, \"refusal_over_admission\": %.1f, \"bytes_per_key\": %.0f},\n",
             REACH_RATIO, REACH_REFUSAL, REACH_BYTES_PER_KEY);
     write_rows(file, report);

@@ -12,23 +12,26 @@ enum cdl_operation {
     CDL_TAKE,   /* at least `minimum`, at most `maximum` tokens, or none */
     CDL_PEEK,   /* what CDL_TAKE would answer */
     CDL_REFUND, /* `maximum` tokens back */
-    CDL_UNDO, /* exactly the charge of `maximum` made at this same `now`, because another limit of the request refused */
+    CDL_UNDO,   /* the charge of `maximum` that was made at charged_at, because another limit of the request refused */
 };
 
 struct cdl_question {
     enum cdl_operation operation;
     uint64_t minimum;
     uint64_t maximum;
+    /* Of CDL_UNDO: when the charge was made, by either clock. What has expired or been refilled of it since is not given back
+     * once more: others may have had it. */
+    int64_t charged_monotonic_ns, charged_realtime_ns;
 };
 
 static inline struct cdl_question cdl_question_take(uint64_t cost)
 {
-    return (struct cdl_question){CDL_TAKE, cost, cost};
+    return (struct cdl_question){.operation = CDL_TAKE, .minimum = cost, .maximum = cost};
 }
 
 static inline struct cdl_question cdl_question_peek(uint64_t cost)
 {
-    return (struct cdl_question){CDL_PEEK, cost, cost};
+    return (struct cdl_question){.operation = CDL_PEEK, .minimum = cost, .maximum = cost};
 }
 
 /* How many tokens a question gets when `available` may be spent, if it may have any at all. */

@@ -180,21 +180,34 @@ static void remove_at(struct cdl_log *log, struct cdl_log_pool *pool, struct pla
     drop_newest(log, pool);
 }
 
-/* Takes back a charge made at `now` from the entry that holds it, although another caller may have written newer ones since:
- * those keep their own instants. */
-static void undo(struct cdl_log *log, struct cdl_log_pool *pool, int64_t now, uint64_t tokens)
+/* The newest entry that is not newer than `when`; chunk 0: there is none. */
+static struct place last_until(const struct cdl_log *log, const struct cdl_log_pool *pool, int64_t when)
 {
-    struct place at = first(log);
-    while (!at_end(log, at) && pool->chunks[at.chunk].when[at.entry] != now)
-        at = following(pool, log, at);
-    if (at_end(log, at))
-        return;
-    uint16_t *cost = &pool->chunks[at.chunk].cost[at.entry];
-    uint16_t part = (uint16_t)cdl_min_u64(*cost, tokens);
-    log->total -= part;
-    *cost = (uint16_t)(*cost - part);
-    if (*cost == 0)
-        remove_at(log, pool, at);
+    struct place last = {0, 0};
+    for (struct place at = first(log); !at_end(log, at) && pool->chunks[at.chunk].when[at.entry] <= when;
+         at = following(pool, log, at))
+        last = at;
+    return last;
+}
+
+/* Takes back a charge made at `charged_at`, from the entry of that instant, or of an earlier one that a caller whose clock was
+ * behind has dated it back to. What others have written since keeps its own instants. */
+static void undo(struct cdl_log *log, struct cdl_log_pool *pool, int64_t charged_at, uint64_t tokens)
+{
+    struct place at = last_until(log, pool, charged_at);
+    while (tokens > 0 && at.chunk != 0) {
+        const int64_t when = pool->chunks[at.chunk].when[at.entry];
+        uint16_t *cost = &pool->chunks[at.chunk].cost[at.entry];
+        const uint16_t part = (uint16_t)cdl_min_u64(*cost, tokens);
+        tokens -= part;
+        log->total -= part;
+        *cost = (uint16_t)(*cost - part);
+        if (*cost == 0)
+            remove_at(log, pool, at);
+        at = last_until(log, pool, when);
+        if (at.chunk != 0 && pool->chunks[at.chunk].when[at.entry] != when)
+            break;
+    }
 }
 
 static bool change(const struct cdl_log_rule *rule, int64_t now, struct cdl_log *log, struct cdl_log_pool *pool,
@@ -214,7 +227,7 @@ static bool change(const struct cdl_log_rule *rule, int64_t now, struct cdl_log 
         give_back(log, pool, question->maximum);
         break;
     case CDL_UNDO:
-        undo(log, pool, now, question->maximum);
+        undo(log, pool, question->charged_monotonic_ns, question->maximum);
         break;
     case CDL_PEEK:
         break;

@@ -6,6 +6,20 @@
 
 #include "algorithm/token_clock.h"
 
+/* What is left at `reading` of a charge of `units` that was made at `charged_at`: all of it but what has been refilled since. That
+ * is exact for a bucket that was full but for the charge, and less than could be given back to any other. */
+static inline cdl_u128 cdl_token_bucket_left_of(const struct cdl_token_clock *clock, uint64_t reading,
+                                                int64_t charged_at, cdl_u128 units)
+{
+    uint64_t part;
+    if (!cdl_token_clock_covers(clock, charged_at))
+        return 0;
+    const int64_t refilled = (int64_t)(reading - cdl_token_clock_read(clock, charged_at, &part));
+    if (refilled <= 0)
+        return units;
+    return units > (uint64_t)refilled ? units - (uint64_t)refilled : 0;
+}
+
 /* Decides on one bucket at `now`, which the clock must cover. `*full_at` is the bucket, or anything when `fresh` says that
  * there is none yet (which is a full one). Fills in every field of the decision but status, source, binding and
  * error_bound. Returns true when the state changed: `*full_at` is then to be stored. */
@@ -25,6 +39,8 @@ static inline bool cdl_token_bucket_decide(const struct cdl_token_clock *clock, 
     }
     if (giving_back) {
         cdl_u128 units = (cdl_u128)question->maximum * clock->unit.value;
+        if (question->operation == CDL_UNDO)
+            units = cdl_token_bucket_left_of(clock, reading, question->charged_monotonic_ns, units);
         debt = units >= (uint64_t)debt ? 0 : debt - (int64_t)units;
         changed = !fresh;
     }

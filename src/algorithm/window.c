@@ -58,6 +58,23 @@ static cdl_i128 time_to_empty(const struct cdl_window_rule *rule, const struct v
     return view->state.previous > 0 ? view->left : 0;
 }
 
+/* A refund is of the current window. A charge is taken back from the window that it was made in: by now the current one, the one
+ * before, or one that is gone. */
+static void give_back(const struct cdl_window_rule *rule, int64_t now, const struct cdl_question *question,
+                      struct cdl_window_state *state)
+{
+    uint64_t *from = &state->current;
+    if (question->operation == CDL_UNDO) {
+        const cdl_i128 since = cdl_floor_div(now, rule->period_ns) -
+                               cdl_floor_div(question->charged_realtime_ns, rule->period_ns);
+        if (since < 0 || since > 1)
+            return;
+        if (since == 1)
+            from = &state->previous; /* 0 in a fixed window */
+    }
+    *from -= cdl_min_u64(*from, question->maximum);
+}
+
 bool cdl_window_decide(const struct cdl_window_rule *rule, int64_t now, bool fresh, struct cdl_window_state *state,
                        const struct cdl_question *question, struct caudal_decision *decision)
 {
@@ -65,7 +82,7 @@ bool cdl_window_decide(const struct cdl_window_rule *rule, int64_t now, bool fre
     bool changed = false;
     const bool giving_back = question->operation == CDL_REFUND || question->operation == CDL_UNDO;
     if (giving_back) {
-        view.state.current -= cdl_min_u64(view.state.current, question->maximum);
+        give_back(rule, now, question, &view.state);
         changed = !fresh;
     }
     cdl_i128 left = room(rule, &view);

@@ -9,12 +9,38 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "base/problem.h"
 #include "server/exchange.h"
 #include "server/notify.h"
 
 #define MS_PER_NS 1000000
 #define WORKERS_MAX 256u
+#define SECRET_MIN 16u /* bytes */
 #define DEFAULT_STORE "memory:?keys=1000000"
+
+/* ---- secrets ---- */
+
+/* Reads a secret from a file, without the line end that an editor leaves. Returns its length, 0 when there is none. */
+static size_t read_secret(struct cdl_slice file, char *secret, size_t size)
+{
+    const int fd = open(file.bytes, O_RDONLY | O_CLOEXEC);
+    const ssize_t got = fd < 0 ? -1 : read(fd, secret, size - 1);
+    if (fd >= 0)
+        close(fd);
+    size_t length = got > 0 ? (size_t)got : 0;
+    while (length > 0 && (secret[length - 1] == '\n' || secret[length - 1] == '\r'))
+        length--;
+    secret[length] = '\0';
+    return length;
+}
+
+static bool read_token(struct cdl_server *server, struct cdl_slice file)
+{
+    if (file.length == 0 || read_secret(file, server->admin_token, sizeof server->admin_token) >= SECRET_MIN)
+        return true;
+    fprintf(stderr, "caudal: %s does not hold a token of at least %u bytes\n", file.bytes, SECRET_MIN);
+    return false;
+}
 
 /* ---- policies ---- */
 
@@ -47,15 +73,29 @@ static void renew(struct cdl_worker *worker)
     worker->live = cdl_limiter_acquire(limiter);
 }
 
+/* The secret that identities are keyed with when they are logged. */
+static int apply_secret(struct cdl_server *server, const struct cdl_policy *policy, struct caudal_problem *problem)
+{
+    char secret[4096];
+    if (policy->secret_file.length == 0)
+        return CAUDAL_OK;
+    const size_t length = read_secret(policy->secret_file, secret, sizeof secret);
+    if (length < SECRET_MIN)
+        return cdl_problem(problem, CAUDAL_ERR_ARGUMENT, 0, "%s does not hold a secret of at least %u bytes",
+                           policy->secret_file.bytes, SECRET_MIN);
+    cdl_log_set_secret(server->log, (struct cdl_slice){secret, length});
+    explicit_bzero(secret, sizeof secret);
+    return CAUDAL_OK;
+}
+
 int cdl_server_apply(struct cdl_server *server, struct cdl_policy *policy, struct caudal_problem *problem)
 {
     struct cdl_slots *slots = acquire_slots(server->counters, policy);
-    int status = CAUDAL_ERR_MEMORY;
-    if (slots != NULL) {
+    int status = slots == NULL ? cdl_problem(problem, CAUDAL_ERR_MEMORY, 0, "no memory for the policy's counters")
+                               : apply_secret(server, policy, problem);
+    if (status == CAUDAL_OK) {
         const struct cdl_attachment attachment = {slots, free_slots};
         status = cdl_limiter_apply(server->limiter, policy, &attachment, problem);
-    } else {
-        snprintf(problem->message, sizeof problem->message, "no memory");
     }
     if (status != CAUDAL_OK) {
         if (slots != NULL)
@@ -228,27 +268,6 @@ static bool listen_all(struct cdl_server *server, const char *option, const stru
 }
 
 /* ---- starting ---- */
-
-static bool read_token(struct cdl_server *server, struct cdl_slice file)
-{
-    if (file.length == 0)
-        return true;
-    const int fd = open(file.bytes, O_RDONLY | O_CLOEXEC);
-    const ssize_t got = fd < 0 ? -1 : read(fd, server->admin_token, sizeof server->admin_token - 1);
-    if (fd >= 0)
-        close(fd);
-    if (got <= 0) {
-        fprintf(stderr, "caudal: cannot read a token from %s\n", file.bytes);
-        return false;
-    }
-    size_t length = (size_t)got;
-    while (length > 0 && (server->admin_token[length - 1] == '\n' || server->admin_token[length - 1] == '\r'))
-        length--;
-    server->admin_token[length] = '\0';
-    if (length < 16)
-        fprintf(stderr, "caudal: the token in %s is shorter than 16 bytes\n", file.bytes);
-    return length >= 16;
-}
 
 static bool open_log(struct cdl_server *server)
 {

@@ -79,7 +79,7 @@ static void retire(struct cdl_memory_store *store, uint16_t number, uint32_t lay
     if (number == 0)
         return;
     if (layout == CDL_LAYOUT_WIDE_WINDOW || layout == CDL_LAYOUT_LOG)
-        cdl_wide_drop(&store->wide, number, layout == CDL_LAYOUT_LOG);
+        cdl_wide_drop(&store->wide, number);
     else if (layout != CDL_LAYOUT_NONE)
         cdl_table_sweep(&store->table, number, drop_entry, NULL);
     cdl_limits_free_number(store->limits, number);

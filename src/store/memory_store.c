@@ -63,21 +63,10 @@ static int64_t record_time_left(void *context, const struct cdl_wide_record *rec
     struct cdl_limit_view view;
     cdl_limit_read(slot, &view, NULL);
     if (view.number != record->number)
-        return 0;
-    if (view.layout == CDL_LAYOUT_LOG)
+        return 0; /* left over from before a change of the limit, which is about to sweep it away */
+    if (record->is_log)
         return cdl_log_time_to_empty(&view.log, cdl_instant_monotonic(judge->now), &record->log, pool);
     return cdl_window_time_to_empty(&view.window, cdl_instant_realtime(judge->now), &record->window);
-}
-
-static bool record_is_log(void *context, uint16_t number)
-{
-    const struct cdl_memory_judge *judge = context;
-    struct cdl_limit_slot *slot = owner_of(judge->store, number);
-    if (slot == NULL)
-        return false;
-    struct cdl_limit_view view;
-    cdl_limit_read(slot, &view, NULL);
-    return view.layout == CDL_LAYOUT_LOG;
 }
 
 struct cdl_table_judge cdl_memory_table_judge(struct cdl_memory_judge *judge)
@@ -87,7 +76,7 @@ struct cdl_table_judge cdl_memory_table_judge(struct cdl_memory_judge *judge)
 
 struct cdl_wide_judge cdl_memory_wide_judge(struct cdl_memory_judge *judge)
 {
-    return (struct cdl_wide_judge){record_time_left, record_is_log, judge};
+    return (struct cdl_wide_judge){record_time_left, judge};
 }
 
 /* ---- one decision ---- */
@@ -248,7 +237,7 @@ static void decide_wide_window(struct inquiry *inquiry, struct cdl_wide_stripe *
     struct cdl_wide_record *record = cdl_wide_find(wide, stripe, inquiry->hash, view->number);
     struct cdl_window_state window;
     if (record == NULL && view->previous_number != 0 && extract_narrow(inquiry, &window)) {
-        record = cdl_wide_insert(wide, stripe, inquiry->hash, view->number, judge);
+        record = cdl_wide_insert(wide, stripe, inquiry->hash, view->number, false, judge);
         record->window = window;
     }
     if (record != NULL)
@@ -257,7 +246,7 @@ static void decide_wide_window(struct inquiry *inquiry, struct cdl_wide_stripe *
                            inquiry->decision))
         return;
     if (record == NULL)
-        record = cdl_wide_insert(wide, stripe, inquiry->hash, view->number, judge);
+        record = cdl_wide_insert(wide, stripe, inquiry->hash, view->number, false, judge);
     record->window = window;
 }
 
@@ -279,7 +268,7 @@ static void decide_log(struct inquiry *inquiry, struct cdl_wide_stripe *stripe, 
     bool changed = cdl_log_decide(&view->log, inquiry->now->monotonic_ns, record != NULL ? &record->log : &log,
                                   &stripe->pool, inquiry->question, inquiry->decision);
     if (changed && record == NULL)
-        cdl_wide_insert(wide, stripe, inquiry->hash, view->number, judge)->log = log;
+        cdl_wide_insert(wide, stripe, inquiry->hash, view->number, true, judge)->log = log;
 }
 
 static enum outcome decide_wide(struct inquiry *inquiry)
@@ -456,10 +445,16 @@ static int commit(struct cdl_memory_store *store, const struct caudal_request *r
     *refused = done;
     if (done == count)
         return status;
+    struct cdl_instant later = now->clock != NULL ? cdl_instant_read(now->clock) : *now;
     for (size_t i = 0; i < done; i++) {
-        const struct cdl_question question = {CDL_UNDO, 0, requests[i].cost};
+        const struct cdl_question question = {
+            .operation = CDL_UNDO,
+            .maximum = requests[i].cost,
+            .charged_monotonic_ns = now->monotonic_ns,
+            .charged_realtime_ns = now->realtime_ns,
+        };
         struct caudal_decision ignored;
-        decide_hashed(store, requests[i].limit, hashes[i], &question, now, &ignored);
+        decide_hashed(store, requests[i].limit, hashes[i], &question, &later, &ignored);
     }
     return status;
 }
@@ -515,8 +510,8 @@ static void reset_narrow(struct inquiry *inquiry, uint16_t number)
     struct cdl_pair *entry;
     while (number != 0 && (entry = cdl_table_find(&place, tag)) != NULL) {
         const struct cdl_pair was = cdl_pair_load(entry);
-        if (was.first == tag)
-            cdl_pair_swap(entry, was, (struct cdl_pair){0, 0});
+        if (was.first == tag && cdl_pair_swap(entry, was, (struct cdl_pair){0, 0}))
+            return; /* once: what comes in from now on came after */
     }
 }
 
@@ -527,7 +522,7 @@ static void reset_wide(struct inquiry *inquiry)
     pthread_mutex_lock(&stripe->lock);
     struct cdl_wide_record *record = cdl_wide_find(wide, stripe, inquiry->hash, inquiry->view.number);
     if (record != NULL)
-        cdl_wide_remove(wide, stripe, record, inquiry->view.layout == CDL_LAYOUT_LOG);
+        cdl_wide_remove(wide, stripe, record);
     pthread_mutex_unlock(&stripe->lock);
 }
 

@@ -200,7 +200,7 @@ int caudal_peek_at(struct caudal_store *store, uint32_t limit, const void *key, 
 static int take_up_to(struct caudal_store *store, const struct caudal_request *request, uint64_t minimum,
                       struct cdl_instant now, struct caudal_decision *decision)
 {
-    const struct cdl_question question = {CDL_TAKE, minimum, request->cost};
+    const struct cdl_question question = {.operation = CDL_TAKE, .minimum = minimum, .maximum = request->cost};
     return decide(store, request, &question, &now, decision);
 }
 
@@ -221,7 +221,7 @@ int caudal_take_up_to_at(struct caudal_store *store, uint32_t limit, const void 
 static int refund(struct caudal_store *store, const struct caudal_request *request, struct cdl_instant now,
                   struct caudal_decision *decision)
 {
-    const struct cdl_question question = {CDL_REFUND, 0, request->cost};
+    const struct cdl_question question = {.operation = CDL_REFUND, .maximum = request->cost};
     struct caudal_decision ignored;
     return decide(store, request, &question, &now, decision != NULL ? decision : &ignored);
 }

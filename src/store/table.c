@@ -33,39 +33,39 @@ void cdl_table_close(struct cdl_table *table, const struct caudal_allocator *all
     cdl_release(allocator, table->stripes, table->stripe_count, sizeof *table->stripes);
 }
 
-/* The entry to overwrite: an empty one, in the line that has more of them; else the one with the least time left. One that
- * does not matter any more is no worse than an empty one to the decisions, but its key may come back and would find it. */
+/* The entry to overwrite: of the line that has more room, an empty entry before one that does not matter any more (which is no
+ * worse to the decisions, but its key may come back and would find it); without room, the one with the least time left. */
 #define EMPTY (-1)
 
 struct choice {
     struct cdl_pair *at;
     struct cdl_pair was;
     int64_t time_left;
+    int room; /* of its line: empty entries and those that do not matter */
 };
 
-static int look_at_line(struct cdl_table_line *line, const struct cdl_table_judge *judge, struct choice *best)
+static struct choice choose_in(struct cdl_table_line *line, const struct cdl_table_judge *judge)
 {
-    int empty = 0;
+    struct choice best = {.at = NULL};
+    int room = 0;
     for (int i = 0; i < CDL_LINE_ENTRIES; i++) {
         struct cdl_pair *at = &line->entries[i];
         struct cdl_pair was = cdl_pair_load(at);
         int64_t left = was.first == 0 ? EMPTY : judge->time_left(judge->context, was.first, was.second);
-        empty += left == EMPTY;
-        if (best->at == NULL || left < best->time_left)
-            *best = (struct choice){at, was, left};
+        room += left <= 0;
+        if (best.at == NULL || left < best.time_left)
+            best = (struct choice){.at = at, .was = was, .time_left = left};
     }
-    return empty;
+    best.room = room;
+    return best;
 }
 
 static struct choice choose(const struct cdl_table_place *place, const struct cdl_table_judge *judge)
 {
-    struct choice best[2] = {{0}, {0}};
-    int empty[2];
-    for (int i = 0; i < 2; i++)
-        empty[i] = look_at_line(place->lines[i], judge, &best[i]);
-    if (empty[0] != empty[1])
-        return best[empty[0] > empty[1] ? 0 : 1];
-    return best[best[0].time_left <= best[1].time_left ? 0 : 1];
+    const struct choice first = choose_in(place->lines[0], judge), second = choose_in(place->lines[1], judge);
+    if (first.room != second.room)
+        return first.room > second.room ? first : second;
+    return first.time_left <= second.time_left ? first : second;
 }
 
 void cdl_table_claim(const struct cdl_table_place *place, struct cdl_pair entry, const struct cdl_table_judge *judge)

@@ -78,25 +78,22 @@ struct cdl_wide_record *cdl_wide_find(const struct cdl_wide_table *table, struct
     return NULL;
 }
 
-void cdl_wide_remove(const struct cdl_wide_table *table, struct cdl_wide_stripe *stripe, struct cdl_wide_record *record,
-                     bool is_log)
+void cdl_wide_remove(const struct cdl_wide_table *table, struct cdl_wide_stripe *stripe, struct cdl_wide_record *record)
 {
     const uint32_t index = (uint32_t)(record - stripe->records);
     uint32_t *link = bucket_of(table, stripe, record->hash, record->number);
     while (*link != index)
         link = &stripe->records[*link].next;
     *link = record->next;
-    if (is_log)
+    if (record->is_log)
         cdl_log_clear(&record->log, &stripe->pool);
     *record = (struct cdl_wide_record){.next = stripe->free};
     stripe->free = index;
 }
 
-static bool wanted(const struct cdl_wide_record *record, const struct cdl_wide_record *kept, bool logs_only,
-                   const struct cdl_wide_judge *judge)
+static bool wanted(const struct cdl_wide_record *record, const struct cdl_wide_record *kept, bool logs_only)
 {
-    return record->number != 0 && record != kept &&
-           (!logs_only || (judge->is_log(judge->context, record->number) && record->log.newest != 0));
+    return record->number != 0 && record != kept && (!logs_only || (record->is_log && record->log.newest != 0));
 }
 
 /* Forgets the record with the least time left among the next few; goes on until it has found one that may be forgotten.
@@ -110,7 +107,7 @@ static bool evict(const struct cdl_wide_table *table, struct cdl_wide_stripe *st
     for (uint32_t seen = 1; seen < table->records_per_stripe && met < LOOKED_AT; seen++) {
         struct cdl_wide_record *record = &stripe->records[stripe->hand];
         stripe->hand = stripe->hand + 1 == table->records_per_stripe ? 1 : stripe->hand + 1;
-        if (!wanted(record, kept, logs_only, judge))
+        if (!wanted(record, kept, logs_only))
             continue;
         met++;
         int64_t left = judge->time_left(judge->context, record, &stripe->pool);
@@ -124,12 +121,13 @@ static bool evict(const struct cdl_wide_table *table, struct cdl_wide_stripe *st
     if (best == NULL)
         return false;
     stripe->live_evictions += least > 0;
-    cdl_wide_remove(table, stripe, best, judge->is_log(judge->context, best->number));
+    cdl_wide_remove(table, stripe, best);
     return true;
 }
 
 struct cdl_wide_record *cdl_wide_insert(const struct cdl_wide_table *table, struct cdl_wide_stripe *stripe,
-                                        struct cdl_key_hash hash, uint16_t number, const struct cdl_wide_judge *judge)
+                                        struct cdl_key_hash hash, uint16_t number, bool is_log,
+                                        const struct cdl_wide_judge *judge)
 {
     if (stripe->free == 0 && stripe->untouched == table->records_per_stripe)
         evict(table, stripe, NULL, false, judge);
@@ -140,7 +138,7 @@ struct cdl_wide_record *cdl_wide_insert(const struct cdl_wide_table *table, stru
         index = stripe->untouched++;
     struct cdl_wide_record *record = &stripe->records[index];
     uint32_t *bucket = bucket_of(table, stripe, hash, number);
-    *record = (struct cdl_wide_record){.hash = hash, .number = number, .next = *bucket};
+    *record = (struct cdl_wide_record){.hash = hash, .number = number, .is_log = is_log, .next = *bucket};
     *bucket = index;
     stripe->inserted++;
     return record;
@@ -165,14 +163,14 @@ void cdl_wide_unlock_all(struct cdl_wide_table *table)
         pthread_mutex_unlock(&table->stripes[i].lock);
 }
 
-void cdl_wide_drop(struct cdl_wide_table *table, uint16_t number, bool is_log)
+void cdl_wide_drop(struct cdl_wide_table *table, uint16_t number)
 {
     for (uint32_t i = 0; i < table->stripe_count; i++) {
         struct cdl_wide_stripe *stripe = &table->stripes[i];
         pthread_mutex_lock(&stripe->lock);
         for (uint32_t j = 1; j < stripe->untouched; j++)
             if (stripe->records[j].number == number)
-                cdl_wide_remove(table, stripe, &stripe->records[j], is_log);
+                cdl_wide_remove(table, stripe, &stripe->records[j]);
         pthread_mutex_unlock(&stripe->lock);
     }
 }

@@ -17,6 +17,7 @@
 struct cdl_wide_record {
     struct cdl_key_hash hash;
     uint16_t number; /* the limit's; 0: a record that is free */
+    bool is_log;     /* which of the two below it is, whatever becomes of the limit */
     uint32_t next;   /* in the chain of its bucket, or among the free; 0: none */
     union {
         struct cdl_window_state window;
@@ -50,8 +51,6 @@ struct cdl_wide_table {
 /* Nanoseconds until a record does not matter any more; 0 when it does not, now. Called under the stripe's lock. */
 struct cdl_wide_judge {
     int64_t (*time_left)(void *context, const struct cdl_wide_record *record, const struct cdl_log_pool *pool);
-    /* Whether limits of this number keep logs, whose chunks are to be freed with the record. */
-    bool (*is_log)(void *context, uint16_t number);
     void *context;
 };
 
@@ -71,10 +70,11 @@ struct cdl_wide_record *cdl_wide_find(const struct cdl_wide_table *table, struct
                                       struct cdl_key_hash hash, uint16_t number);
 /* A new record, zeroed, for a key that has none. */
 struct cdl_wide_record *cdl_wide_insert(const struct cdl_wide_table *table, struct cdl_wide_stripe *stripe,
-                                        struct cdl_key_hash hash, uint16_t number, const struct cdl_wide_judge *judge);
+                                        struct cdl_key_hash hash, uint16_t number, bool is_log,
+                                        const struct cdl_wide_judge *judge);
 /* Forgets a record. */
-void cdl_wide_remove(const struct cdl_wide_table *table, struct cdl_wide_stripe *stripe, struct cdl_wide_record *record,
-                     bool is_log);
+void cdl_wide_remove(const struct cdl_wide_table *table, struct cdl_wide_stripe *stripe,
+                     struct cdl_wide_record *record);
 /* Makes sure that the pool has a chunk to give, forgetting another log than `kept` if it must. */
 void cdl_wide_reserve_chunk(const struct cdl_wide_table *table, struct cdl_wide_stripe *stripe,
                             const struct cdl_wide_record *kept, const struct cdl_wide_judge *judge);
@@ -84,7 +84,7 @@ void cdl_wide_reserve_chunk(const struct cdl_wide_table *table, struct cdl_wide_
 void cdl_wide_lock_all(struct cdl_wide_table *table);
 void cdl_wide_unlock_all(struct cdl_wide_table *table);
 /* Forgets all records of a limit's number. */
-void cdl_wide_drop(struct cdl_wide_table *table, uint16_t number, bool is_log);
+void cdl_wide_drop(struct cdl_wide_table *table, uint16_t number);
 void cdl_wide_count(struct cdl_wide_table *table, const struct cdl_wide_judge *judge, uint64_t *live,
                     uint64_t *inserted, uint64_t *live_evictions);
 uint64_t cdl_wide_bytes(const struct cdl_wide_table *table);

@@ -4,6 +4,14 @@
 
 #include "store/memory_store.h"
 
+uint64_t scaled(uint64_t count)
+{
+    const char *text = getenv("CAUDAL_TEST_SCALE");
+    const uint64_t percent = text != NULL ? strtoull(text, NULL, 10) : 100;
+    assert_in_range(percent, 10, 100);
+    return count * percent < 100 ? 1 : count * percent / 100;
+}
+
 /* ---- a store on a fake clock ---- */
 
 void world_open(struct world *world, const char *url)

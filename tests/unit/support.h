@@ -27,6 +27,12 @@
 /* 2025-12-01T00:00:00Z: the start of a day, an hour, a minute and a second, so windows begin here. */
 #define EPOCH (INT64_C(1764547200) * SECOND)
 
+/* ---- how much ---- */
+
+/* `count` made smaller, to CAUDAL_TEST_SCALE (10 to 100) per cent if that is set: builds that watch memory or threads, and emulators, are
+ * many times slower. At least 1. */
+uint64_t scaled(uint64_t count);
+
 /* ---- random numbers ---- */
 
 /* SplitMix64 (Steele, Lea, Flood 2014): any seed will do. */

@@ -232,6 +232,23 @@ static void keys_go_to_the_line_with_more_room(void **state)
     }
 }
 
+/* An entry that has expired is as much room as an empty one. A table that has run for a while has no empty ones: if keys
+ * went to the first line that has any room then, lines would fill up long before the table does. */
+static void expired_entries_count_as_room_when_a_line_is_chosen(void **state)
+{
+    (void)state;
+    struct nest *nest = nest_at(nest_memory);
+    for (int line = 0; line < 2; line++)
+        for (int expired = 0; expired < CDL_LINE_ENTRIES; expired++) {
+            uint64_t left_ns[8] = {0};
+            for (int i = expired; i < CDL_LINE_ENTRIES; i++)
+                left_ns[line * CDL_LINE_ENTRIES + i] = 1000; /* the other line has four to give */
+            fill(nest, left_ns);
+            claim(nest, 7, 1000);
+            assert_int_equal(index_of(nest, 7) / CDL_LINE_ENTRIES, 1 - line);
+        }
+}
+
 static void an_expired_entry_makes_room_and_no_living_one_does(void **state)
 {
     (void)state;
@@ -381,6 +398,7 @@ int main(void)
         cmocka_unit_test(a_tag_is_found_in_each_of_the_eight_entries),
         cmocka_unit_test(eight_keys_find_room_and_are_counted),
         cmocka_unit_test(keys_go_to_the_line_with_more_room),
+        cmocka_unit_test(expired_entries_count_as_room_when_a_line_is_chosen),
         cmocka_unit_test(an_expired_entry_makes_room_and_no_living_one_does),
         cmocka_unit_test(when_all_are_alive_the_one_nearest_to_full_is_forgotten),
         cmocka_unit_test(a_key_never_owns_two_entries),

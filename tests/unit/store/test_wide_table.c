@@ -13,13 +13,7 @@ static int64_t time_left(void *context, const struct cdl_wide_record *record, co
     return record->number == LOG_NUMBER ? (int64_t)record->log.total : (int64_t)record->window.current;
 }
 
-static bool is_log(void *context, uint16_t number)
-{
-    (void)context;
-    return number == LOG_NUMBER;
-}
-
-static const struct cdl_wide_judge judge = {time_left, is_log, NULL};
+static const struct cdl_wide_judge judge = {time_left, NULL};
 static const struct cdl_log_rule log_rule = {CAUDAL_LOG_COUNT_MAX, DAY};
 
 static struct cdl_wide_table open_table(uint64_t keys, uint64_t log_entries)
@@ -49,7 +43,7 @@ static struct cdl_wide_record *find(struct cdl_wide_table *table, uint64_t key, 
 static struct cdl_wide_record *insert(struct cdl_wide_table *table, uint64_t key, uint16_t number, uint64_t left_ns)
 {
     struct cdl_wide_record *record = cdl_wide_insert(table, cdl_wide_stripe(table, hash_of(key)), hash_of(key), number,
-                                                     &judge);
+                                                     number == LOG_NUMBER, &judge);
     assert_int_equal(record->window.current, 0); /* zeroed */
     record->window.current = left_ns;
     return record;
@@ -132,7 +126,7 @@ static void every_record_of_a_full_table_is_found_again(void **state)
     for (uint64_t key = 0; key < 1000; key++)
         insert(&table, key, (uint16_t)(1 + key % 7), key + 1);
     for (uint64_t key = 0; key < 1000; key += 3)
-        cdl_wide_remove(&table, table.stripes, find(&table, key, (uint16_t)(1 + key % 7)), false);
+        cdl_wide_remove(&table, table.stripes, find(&table, key, (uint16_t)(1 + key % 7)));
     for (uint64_t key = 0; key < 1000; key++) {
         const struct cdl_wide_record *record = find(&table, key, (uint16_t)(1 + key % 7));
         if (key % 3 == 0)
@@ -154,7 +148,7 @@ static void records_that_differ_in_one_bit_are_two(void **state)
     (void)state;
     struct cdl_wide_table table = open_table(1000, 1);
     const struct cdl_key_hash hash = hash_of(1);
-    cdl_wide_insert(&table, table.stripes, hash, 1, &judge);
+    cdl_wide_insert(&table, table.stripes, hash, 1, false, &judge);
     for (int bit = 0; bit < 128; bit++) {
         struct cdl_key_hash other = hash;
         if (bit < 64)
@@ -162,7 +156,7 @@ static void records_that_differ_in_one_bit_are_two(void **state)
         else
             other.high ^= UINT64_C(1) << (bit - 64);
         assert_null(cdl_wide_find(&table, table.stripes, other, 1));
-        cdl_wide_insert(&table, table.stripes, other, 1, &judge);
+        cdl_wide_insert(&table, table.stripes, other, 1, false, &judge);
         assert_non_null(cdl_wide_find(&table, table.stripes, other, 1));
     }
     for (uint16_t bit = 1; bit < 16; bit++)
@@ -240,7 +234,7 @@ static void a_removed_log_gives_its_chunks_back(void **state)
     const uint32_t all = stripe->pool.free_count;
     spend(stripe, insert(&table, 1, LOG_NUMBER, 0), 123);
     assert_int_equal(stripe->pool.free_count, all - 25);
-    cdl_wide_remove(&table, stripe, find(&table, 1, LOG_NUMBER), true);
+    cdl_wide_remove(&table, stripe, find(&table, 1, LOG_NUMBER));
     assert_int_equal(stripe->pool.free_count, all);
     close_table(&table);
 }
@@ -319,7 +313,7 @@ static void dropping_a_number_drops_its_records_and_no_others(void **state)
     assert_true(table.stripe_count > 1);
     for (uint64_t key = 0; key < 1000; key++)
         insert(&table, key, (uint16_t)(1 + key % 2), 1);
-    cdl_wide_drop(&table, 1, false);
+    cdl_wide_drop(&table, 1);
     for (uint64_t key = 0; key < 1000; key++)
         assert_int_equal(find(&table, key, (uint16_t)(1 + key % 2)) != NULL, key % 2 == 1);
     assert_int_equal(count(&table).live_keys, 500);
@@ -332,7 +326,7 @@ static void dropping_logs_gives_all_their_chunks_back(void **state)
     struct cdl_wide_table table = open_table(2000, 1000000);
     for (uint64_t key = 0; key < 200; key++)
         spend(cdl_wide_stripe(&table, hash_of(key)), insert(&table, key, LOG_NUMBER, 0), 11);
-    cdl_wide_drop(&table, LOG_NUMBER, true);
+    cdl_wide_drop(&table, LOG_NUMBER);
     for (uint32_t i = 0; i < table.stripe_count; i++)
         assert_int_equal(table.stripes[i].pool.free_count, table.chunks_per_stripe - 1);
     assert_int_equal(count(&table).live_keys, 0);
