@@ -394,7 +394,8 @@ static void a_refusal_as_a_problem(void **state)
     cdl_json_write_refusal(&writer, 403, &limits[2], limits + 2, 1, 0);
     assert_json(&writer, "{\"type\":\"https://iana.org/assignments/http-problem-types#quota-exceeded\","
                          "\"title\":\"Request cannot be satisfied as assigned quota has been exceeded\",\"status\":403,"
-                         "\"detail\":\"the limit trial can never admit this request; waiting does not help\","
+                         "\"detail\":\"the limit trial can never admit this request: it admits at most 10 at once; "
+                         "waiting does not help\","
                          "\"violated-policies\":[\"trial\"]}");
 }
 
