@@ -62,15 +62,19 @@ static void refuse(struct cdl_exchange *exchange, const struct cdl_answer *answe
     struct cdl_writer lines = cdl_writer_on(text, sizeof text);
     struct cdl_writer body = cdl_writer_on(exchange->worker->body, CDL_BODY_BYTES);
     struct cdl_json_decision limits[CDL_PLAN_MAX];
-    for (size_t i = 0; i < answer->plan.count; i++)
-        limits[i] = (struct cdl_json_decision){live->policy->limits[answer->plan.charges[i].limit].name,
-                                               &answer->decisions[i]};
-    const struct cdl_json_decision overall = {limits[answer->binding].limit, &answer->overall};
+    size_t count = 0;
+    for (size_t i = 0; i < answer->plan.count; i++) {
+        const struct cdl_limit_rule *limit = &live->policy->limits[answer->plan.charges[i].limit];
+        if (limit->mode == CDL_MODE_ENFORCE) /* one in shadow mode refuses nothing */
+            limits[count++] = (struct cdl_json_decision){limit->name, &answer->decisions[i]};
+    }
+    const struct cdl_json_decision overall = {
+        live->policy->limits[answer->plan.charges[answer->binding].limit].name, &answer->overall};
     const uint64_t seconds = retry_after(live, answer);
     write_status(&lines, 429, overall.limit);
     cdl_retry_after_write(&lines, seconds);
     cdl_reply_fields(live, answer, cdl_server_now_ns(exchange->worker->server), &lines);
-    cdl_json_write_refusal(&body, 429, &overall, limits, answer->plan.count, seconds);
+    cdl_json_write_refusal(&body, 429, &overall, limits, count, seconds);
     cdl_exchange_reply(exchange, deny_as_403 ? 403 : 429, CDL_TYPE_PROBLEM, cdl_written(&lines), cdl_written(&body));
 }
 

@@ -62,6 +62,15 @@ def test_deny_403_says_the_true_status_in_a_field(serve):
     assert parse_list(answer.get("ratelimit"))
 
 
+def test_a_limit_in_shadow_mode_refuses_nothing(serve):
+    server = serve(limits("name: trial, rate: 1/hour, mode: shadow", "name: real, rate: 2/hour", "name: off, rate: 0/s, mode: off"))
+    assert statuses(server.http, 2) == [200, 200]
+    answer = get(server.http, "/check")
+    assert answer.status == 429
+    assert answer.json()["violated-policies"] == ["real"]
+    assert parse_list(answer.get("ratelimit"))[0][0] == "real"
+
+
 def test_a_cost_that_no_wait_helps_has_no_retry_after(serve):
     server = serve(limits("name: small, rate: 3/minute, cost: {header: x-cost, max: 50}"))
     answer = get(server.http, "/check", [("X-Cost", "4")])
