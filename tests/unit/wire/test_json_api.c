@@ -59,6 +59,7 @@ static void a_request_by_attributes(void **state)
     cdl_json_request(&body, 0, &request);
     assert_int_equal(request.limit.length, 0);
     assert_int_equal(request.key_part_count, 0);
+    assert_true(request.has_cost);
     assert_int_equal(request.cost, 2);
     assert_int_equal(request.attribute_count, 2);
     assert_slice(request.attributes[0].name, CDL_SLICE("client_ip"));
@@ -68,6 +69,7 @@ static void a_request_by_attributes(void **state)
     body = parse(CDL_SLICE("{\"attributes\": {}}"));
     cdl_json_request(&body, 0, &request);
     assert_int_equal(request.attribute_count, 0);
+    assert_false(request.has_cost);
     assert_int_equal(request.cost, 1);
     cdl_json_free(&body);
 }
