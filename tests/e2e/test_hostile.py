@@ -28,7 +28,7 @@ POST = b"POST /check HTTP/1.1\r\nHost: x\r\n"
 BAD = {
     "no version": (b"GET /check\r\n\r\n", {400}),
     "another protocol": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\0" * 50 + b"\r\n\r\n", {400}),
-    "HTTP/2's preface": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", {400, 505}),
+    "HTTP/2's preface": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", {400, 501, 505}),
     "version 2": (b"GET /check HTTP/2.0\r\nHost: x\r\n\r\n", {400, 505}),
     "two blanks": (b"GET  /check HTTP/1.1\r\nHost: x\r\n\r\n", {400}),
     "a blank in the target": (b"GET /a b HTTP/1.1\r\nHost: x\r\n\r\n", {400}),

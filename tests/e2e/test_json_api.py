@@ -23,7 +23,12 @@ def server(serve):
 def ask(server, question, **value):
     answer = post(server.http, f"/v1/{question}", value)
     assert answer.get("content-type") == "application/json", answer
-    return answer.json()
+    assert answer.get("cache-control") == "no-store"
+    decision = answer.json()
+    refused = decision.get("verdict") in ("deny", "never")
+    assert answer.status == (429 if refused else 200)
+    assert answer.get("retry-after") == (str(decision["retry_after"]) if decision.get("verdict") == "deny" else None)
+    return decision
 
 
 def test_the_policy_decides(server):
@@ -49,7 +54,7 @@ def test_all_limits_that_apply_are_told(server):
 def test_a_refusal_spends_nothing(server):
     attributes = {"client_ip": "203.0.113.7", "kind": "all"}
     assert [ask(server, "take", attributes=attributes)["verdict"] for _ in range(5)] == ["allow"] * 3 + ["deny"] * 2
-    assert ask(server, "peek", limit="per-client", key="203.0.113.7")["remaining"] == 7
+    assert ask(server, "peek", limit="per-client", key="203.0.113.7", cost=0)["remaining"] == 7
 
 
 def test_peek_spends_nothing_and_says_what_take_would(server):
@@ -71,9 +76,24 @@ def test_C29_refunds_restore_and_never_more_than_the_limit(server):
     assert [ask(server, "take", limit="all")["verdict"] for _ in range(2)] == ["allow", "deny"]
     assert ask(server, "refund", limit="all", cost=100)["remaining"] == 3
     assert [ask(server, "take", limit="all")["verdict"] for _ in range(4)] == ["allow"] * 3 + ["deny"]
-    attributes = {"client_ip": "203.0.113.9"}
-    ask(server, "take", attributes=attributes, cost=4)
-    assert ask(server, "refund", attributes=attributes, cost=3)["remaining"] == 9
+
+
+def test_what_was_taken_by_attributes_is_given_back_by_them(server):
+    attributes = {"client_ip": "203.0.113.9", "kind": "all"}
+    ask(server, "take", attributes=attributes, cost=3)
+    given = ask(server, "refund", attributes=attributes, cost=2)
+    assert (given["limit"], given["remaining"]) == ("all", 2)
+    assert [(one["limit"], one["remaining"]) for one in given["limits"]] == [("per-client", 9), ("all", 2)]
+    assert ask(server, "peek", limit="per-client", key="203.0.113.9", cost=0)["remaining"] == 9
+
+
+def test_without_limits_there_is_nothing_to_tell(serve):
+    server = serve(limits("name: rare, when: {path: /rare}, rate: 1/hour", more="exempt: [{path: /free}]\n"))
+    for attributes in ({"path": "/"}, {"path": "/free"}, {}):
+        for question in ("take", "peek", "refund"):
+            decision = ask(server, question, attributes=attributes)
+            assert (decision["verdict"], decision["limit"], decision["limits"]) == ("allow", None, [])
+            assert decision["remaining"] is None and decision["capacity"] is None
 
 
 def test_C01_a_cost_above_the_capacity_is_never(server):
@@ -127,6 +147,15 @@ def test_C75_over_the_cap_is_refused_and_never_unlimited(server):
         assert answer.status in (400, 413), answer
 
 
+def test_a_missing_attribute_is_named(server):
+    answer = post(server.http, "/v1/take", {"attributes": {"client_ip": "203.0.113.1", "kind": "priced"}})
+    assert answer.status == 403 and "tenant" in answer.json()["detail"]
+    asked = {"requests": [{"attributes": {"client_ip": "203.0.113.1", "kind": "priced"}}, {"limit": "all"}]}
+    first, second = ask(server, "take", **asked)["decisions"]
+    assert "tenant" in first["error"] and second["verdict"] == "allow"
+    assert ask(server, "peek", limit="per-client", key="203.0.113.1", cost=0)["remaining"] == 10
+
+
 def test_a_batch_is_answered_in_its_order(server):
     priced = {"limit": "priced", "key": "k", "cost": 40}
     questions = [{"limit": "all"}, priced, {"attributes": {"client_ip": "203.0.113.2"}}, priced, priced,
@@ -173,7 +202,7 @@ def test_errors_are_problems_that_say_what_is_wrong(server, name):
         problem = answer.json()
         assert problem["status"] == answer.status and problem["title"] and len(problem["detail"]) > 5
         # The connection is as good as before.
-        assert connection.request("POST", "/v1/peek", [], json.dumps({"limit": "all"})).json()["remaining"] == 3
+        assert connection.request("POST", "/v1/peek", [], json.dumps({"limit": "all", "cost": 0})).json()["remaining"] == 3
 
 
 def test_a_body_over_the_cap_is_413(server):
