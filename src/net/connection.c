@@ -39,6 +39,7 @@ static void close_connection(struct cdl_connection *connection)
 
 static void start_reading(struct cdl_connection *connection);
 static void take_in(struct cdl_connection *connection, char *fresh, size_t length);
+static void take_in_tls(struct cdl_connection *connection, struct cdl_slice fresh);
 
 static void on_written(uv_write_t *write, int status)
 {
@@ -53,6 +54,8 @@ static void on_written(uv_write_t *write, int status)
     }
     connection->active_ms = uv_now(&connection->listener->loop->uv);
     take_in(connection, NULL, 0);
+    if (connection->tls != NULL && !connection->closing && connection->unsent == NULL)
+        take_in_tls(connection, (struct cdl_slice){NULL, 0}); /* what it holds since we stopped to read it */
     if (!connection->closing && connection->unsent == NULL)
         start_reading(connection);
 }
@@ -129,6 +132,10 @@ static void send_with_tail(struct cdl_connection *connection, struct cdl_slice o
 
 static void give_up(struct cdl_connection *connection, bool too_long)
 {
+    if (connection->unsent != NULL) { /* last words could not wait behind it */
+        close_connection(connection);
+        return;
+    }
     struct cdl_writer output = cdl_writer_on(connection->listener->loop->write_buffer, OUTPUT_BYTES);
     connection->finishing = true;
     if (connection->listener->protocol->give_up != NULL)
@@ -225,11 +232,12 @@ static void take_in(struct cdl_connection *connection, char *fresh, size_t lengt
         give_up(connection, true);
 }
 
+/* As with plain bytes, nothing more is taken in while an answer waits for the peer: it could not wait behind the first. */
 static void take_in_tls(struct cdl_connection *connection, struct cdl_slice fresh)
 {
     struct cdl_loop *loop = connection->listener->loop;
     int got = cdl_tls_feed(connection->tls, fresh) ? 0 : -1;
-    while (got >= 0 && !connection->closing &&
+    while (got >= 0 && !connection->closing && connection->unsent == NULL &&
            (got = cdl_tls_read(connection->tls, loop->plain_buffer, BUFFER_BYTES)) > 0)
         take_in(connection, loop->plain_buffer, (size_t)got);
     if (connection->closing)

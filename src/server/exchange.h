@@ -47,5 +47,7 @@ void cdl_admin(struct cdl_exchange *exchange);
 
 /* Counts and logs what was answered to a request. */
 void cdl_account(struct cdl_worker *worker, const struct cdl_answer *answer);
+/* A key as the policy wants it in the log. */
+struct cdl_log_field cdl_account_key(const struct cdl_worker *worker, struct cdl_slice key);
 
 #endif

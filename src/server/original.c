@@ -2,7 +2,7 @@
 
 #include "identity/path.h"
 
-/* The names that proxies say one thing under, the first that is there counts. */
+/* The names that proxies say one thing under. */
 struct names {
     struct cdl_slice of[3];
     size_t count;
@@ -29,19 +29,22 @@ static bool find_once(const struct cdl_asking *asking, struct cdl_slice name, st
     return true;
 }
 
+/* The value under any of these names. False: two of them were sent, and they disagree. A proxy sets the one that it knows, and
+ * passes on what the client wrote under the others: neither can be believed. */
 static bool find_any(const struct cdl_asking *asking, const struct names *names, struct cdl_original *original,
                      struct cdl_slice *value)
 {
+    bool said = false;
     for (size_t i = 0; i < names->count; i++) {
         struct cdl_slice found = {NULL, 0};
-        if (!find_once(asking, names->of[i], &found)) {
+        if (!find_once(asking, names->of[i], &found) || (said && found.length > 0 && !cdl_slice_equal(found, *value))) {
             original->about = names->of[i].bytes;
             return false;
         }
-        if (found.length > 0) {
-            *value = found;
-            return true;
-        }
+        if (found.length == 0)
+            continue;
+        said = true;
+        *value = found;
     }
     return true;
 }
