@@ -116,6 +116,15 @@ static inline void cdl_copy_words(cdl_word *to, const _Atomic uint64_t *from, si
         to[i] = atomic_load_explicit(&from[i], memory_order_acquire);
 }
 
+/* The view, if nobody writes it at the moment: one attempt of cdl_limit_read. Without a loop the compiler keeps the
+ * words where it needs them; with one it works out and keeps all their addresses. */
+static inline bool cdl_limit_try_read(const struct cdl_limit_slot *slot, struct cdl_limit_view *view)
+{
+    const uint32_t version = atomic_load_explicit(&slot->version, memory_order_acquire);
+    cdl_copy_words((cdl_word *)view, slot->view, CDL_WORDS(struct cdl_limit_view));
+    return (version & 1) == 0 && atomic_load_explicit(&slot->version, memory_order_relaxed) == version;
+}
+
 /* Copies the view (and with `previous` not NULL what is needed to read states under the previous number), all of one version,
  * which is returned. Each word is read acquire: a reader that got a word of a newer view then also sees the version move. */
 static inline uint32_t cdl_limit_read(struct cdl_limit_slot *slot, struct cdl_limit_view *view,

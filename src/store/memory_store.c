@@ -369,13 +369,14 @@ static int memory_decide(struct caudal_store *head, const struct caudal_request 
     struct cdl_limit_slot *slot = cdl_limits_find(store->limits, request->limit);
     if (slot != NULL && question->operation == CDL_TAKE && question->minimum == question->maximum) {
         struct cdl_limit_view view;
-        cdl_limit_read(slot, &view, NULL);
-        const struct cdl_table_place place = cdl_table_place(&store->table, hash, view.salt);
-        cdl_table_prefetch(&place); /* on its way while the clock is read */
-        if (view.id == request->limit && view.layout == CDL_LAYOUT_BUCKET &&
-            cdl_token_clock_covers(&view.bucket, cdl_instant_monotonic(now)) &&
-            take_present(&view, &place, now->monotonic_ns, question->minimum, decision))
-            return CAUDAL_OK;
+        if (cdl_limit_try_read(slot, &view) && view.id == request->limit && view.layout == CDL_LAYOUT_BUCKET) {
+            const struct cdl_table_place place = cdl_table_place(&store->table, hash, view.salt);
+            cdl_table_prefetch(&place); /* on its way while the clock is read */
+            const int64_t now_ns = cdl_instant_monotonic(now);
+            if (cdl_token_clock_covers(&view.bucket, now_ns) &&
+                take_present(&view, &place, now_ns, question->minimum, decision))
+                return CAUDAL_OK;
+        }
     }
     return decide_hashed(store, request->limit, hash, question, now, decision);
 }
