@@ -90,25 +90,31 @@ static void sign(struct caudal_decision *decision)
     decision->error_bound = 0;
 }
 
-/* The common case spelled out for the compiler: `cost` tokens from a bucket that is in the table and that nobody else changes
- * meanwhile. False: it is another case, nothing was done, and the general way below takes it from the start. */
-static inline bool take_present(const struct cdl_limit_view *view, const struct cdl_table_place *place, int64_t now,
-                                uint64_t cost, struct caudal_decision *decision)
+/* The common case spelled out for the compiler: `cost` tokens from a bucket that is in the table and that nobody else
+ * changes meanwhile. `entry` is where it was found, or NULL. False: it is another case, nothing was done, and the
+ * general way below takes it from the start. */
+static inline bool take_present(const struct cdl_limit_view *view, struct cdl_pair *entry, uint64_t tag,
+                                struct cdl_token_moment moment, uint64_t cost, struct caudal_decision *decision)
 {
-    const uint64_t tag = place->fingerprint | view->number;
-    struct cdl_pair *entry = cdl_table_find(place, tag);
     if (entry == NULL)
         return false;
     /* Both halves may be of different entries; then the swap fails, or the second look differs. */
     const struct cdl_pair was = {tag, cdl_pair_peek_second(entry)};
     const struct cdl_question question = cdl_question_take(cost);
-    uint64_t state = was.second;
+    const struct cdl_token_outcome outcome = cdl_token_bucket_charge(&view->bucket, moment, false, was.second,
+                                                                     &question);
+    if (outcome.changed) {
+        /* What changes a bucket without a charge anchors it anew, which is not for here. */
+        if (outcome.granted == 0 || !cdl_pair_swap(entry, was, (struct cdl_pair){tag, outcome.full_at}))
+            return false;
+    } else {
+        const struct cdl_pair is = cdl_pair_load(entry);
+        if (is.first != was.first || is.second != was.second)
+            return false;
+    }
     sign(decision);
-    /* What changes a bucket without a charge anchors it anew, which is not for here. */
-    if (cdl_token_bucket_decide(&view->bucket, now, false, &state, &question, decision))
-        return decision->granted > 0 && cdl_pair_swap(entry, was, (struct cdl_pair){tag, state});
-    const struct cdl_pair is = cdl_pair_load(entry);
-    return is.first == was.first && is.second == was.second;
+    cdl_token_bucket_describe(&view->bucket, moment, &question, &outcome, decision);
+    return true;
 }
 
 /* A question on its way: what is asked of whom, and the version of the limit that it is being answered under. */
@@ -373,8 +379,10 @@ static int memory_decide(struct caudal_store *head, const struct caudal_request 
             const struct cdl_table_place place = cdl_table_place(&store->table, hash, view.salt);
             cdl_table_prefetch(&place); /* on its way while the clock is read */
             const int64_t now_ns = cdl_instant_monotonic(now);
+            const uint64_t tag = place.fingerprint | view.number;
             if (cdl_token_clock_covers(&view.bucket, now_ns) &&
-                take_present(&view, &place, now_ns, question->minimum, decision))
+                take_present(&view, cdl_table_find(&place, tag), tag, cdl_token_moment(&view.bucket, now_ns),
+                             question->minimum, decision))
                 return CAUDAL_OK;
         }
     }
@@ -402,11 +410,15 @@ static void take_some(struct cdl_memory_store *store, const struct caudal_reques
     }
     const bool present = known != 0 && inquiry.view.layout == CDL_LAYOUT_BUCKET &&
                          cdl_token_clock_covers(&inquiry.view.bucket, cdl_instant_monotonic(now));
+    struct cdl_token_moment moment = {0};
+    if (present)
+        moment = cdl_token_moment(&inquiry.view.bucket, now->monotonic_ns);
     for (size_t i = 0; i < count; i++) {
         if (decisions[i].status != CAUDAL_OK)
             continue;
+        const uint64_t tag = places[i].fingerprint | inquiry.view.number;
         if (present && requests[i].limit == known && cdl_limit_unchanged(inquiry.slot, inquiry.version) &&
-            take_present(&inquiry.view, &places[i], now->monotonic_ns, requests[i].cost, &decisions[i]))
+            take_present(&inquiry.view, cdl_table_find(&places[i], tag), tag, moment, requests[i].cost, &decisions[i]))
             continue;
         const struct cdl_question question = cdl_question_take(requests[i].cost);
         decisions[i].status = decide_hashed(store, requests[i].limit, hashes[i], &question, now, &decisions[i]);
