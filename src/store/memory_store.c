@@ -367,26 +367,63 @@ static inline struct cdl_key_hash hash_of(const struct cdl_memory_store *store, 
     return cdl_key_hash(store->secret, request->key, request->key_length);
 }
 
+/* take_present for one request, from the start. The lines are on their way while the clock is read. The view is read
+ * before it: what of it is put aside for that call has reached memory when the swap comes, which waits for all
+ * stores. */
+static inline bool take_one(struct cdl_memory_store *store, uint32_t id, struct cdl_key_hash hash, uint64_t cost,
+                            struct cdl_instant *now, struct caudal_decision *decision)
+{
+    const struct cdl_limit_slot *slot = cdl_limits_find(store->limits, id);
+    struct cdl_limit_view view;
+    if (slot == NULL || !cdl_limit_try_read(slot, &view) || view.id != id || view.layout != CDL_LAYOUT_BUCKET)
+        return false;
+    const struct cdl_table_place place = cdl_table_place(&store->table, hash, view.salt);
+    cdl_table_prefetch(&place);
+    const int64_t now_ns = cdl_instant_monotonic(now);
+    if (!cdl_token_clock_covers(&view.bucket, now_ns))
+        return false;
+    const uint64_t tag = place.fingerprint | view.number;
+    return take_present(&view, cdl_table_find(&place, tag), tag, cdl_token_moment(&view.bucket, now_ns), cost,
+                        decision);
+}
+
 static int memory_decide(struct caudal_store *head, const struct caudal_request *request,
                          const struct cdl_question *question, struct cdl_instant *now, struct caudal_decision *decision)
 {
     struct cdl_memory_store *store = cdl_memory_store(head);
     const struct cdl_key_hash hash = hash_of(store, request);
-    struct cdl_limit_slot *slot = cdl_limits_find(store->limits, request->limit);
-    if (slot != NULL && question->operation == CDL_TAKE && question->minimum == question->maximum) {
-        struct cdl_limit_view view;
-        if (cdl_limit_try_read(slot, &view) && view.id == request->limit && view.layout == CDL_LAYOUT_BUCKET) {
-            const struct cdl_table_place place = cdl_table_place(&store->table, hash, view.salt);
-            cdl_table_prefetch(&place); /* on its way while the clock is read */
-            const int64_t now_ns = cdl_instant_monotonic(now);
-            const uint64_t tag = place.fingerprint | view.number;
-            if (cdl_token_clock_covers(&view.bucket, now_ns) &&
-                take_present(&view, cdl_table_find(&place, tag), tag, cdl_token_moment(&view.bucket, now_ns),
-                             question->minimum, decision))
-                return CAUDAL_OK;
-        }
-    }
+    if (question->operation == CDL_TAKE && question->minimum == question->maximum &&
+        take_one(store, request->limit, hash, question->minimum, now, decision))
+        return CAUDAL_OK;
     return decide_hashed(store, request->limit, hash, question, now, decision);
+}
+
+/* Any take, after the short ways have found that it is not theirs. */
+static __attribute__((noinline)) int take_slowly(struct cdl_memory_store *store, const struct caudal_request *request,
+                                                 struct cdl_instant *now, struct caudal_decision *decision)
+{
+    const struct cdl_question question = cdl_question_take(request->cost);
+    const int status = decide_hashed(store, request->limit, hash_of(store, request), &question, now, decision);
+    if (status != CAUDAL_OK)
+        *decision = (struct caudal_decision){.status = status};
+    return status;
+}
+
+static __attribute__((noinline)) int take_slowly_now(struct cdl_memory_store *store, uint32_t id, const void *key,
+                                                     size_t key_length, uint64_t cost, struct caudal_decision *decision)
+{
+    struct cdl_instant now = cdl_instant_read(store->head.clock);
+    return take_slowly(store, &(struct caudal_request){id, key, key_length, cost}, &now, decision);
+}
+
+static int memory_take(struct caudal_store *head, uint32_t id, const void *key, size_t key_length, uint64_t cost,
+                       struct caudal_decision *decision)
+{
+    struct cdl_memory_store *store = cdl_memory_store(head);
+    struct cdl_instant now = cdl_instant_read(head->clock);
+    if (take_one(store, id, cdl_key_hash(store->secret, key, key_length), cost, &now, decision))
+        return CAUDAL_OK;
+    return take_slowly_now(store, id, key, key_length, cost, decision);
 }
 
 /* ---- many decisions ---- */
@@ -598,6 +635,7 @@ static const struct cdl_store_ops memory_ops = {
     .get_limit = cdl_memory_get_limit,
     .set_limit = cdl_memory_set_limit,
     .remove_limit = cdl_memory_remove_limit,
+    .take = memory_take,
     .decide = memory_decide,
     .reset = memory_reset,
     .decide_all = memory_decide_all,

@@ -171,6 +171,8 @@ static int take(struct caudal_store *store, const struct caudal_request *request
 int caudal_take(struct caudal_store *store, uint32_t limit, const void *key, size_t key_length, uint64_t cost,
                 struct caudal_decision *decision)
 {
+    if (__builtin_expect(store != NULL && decision != NULL && key != NULL && key_length <= CAUDAL_KEY_MAX, true))
+        return store->ops->take(store, limit, key, key_length, cost, decision);
     struct cdl_instant now = clock_of(store);
     return take(store, &(struct caudal_request){limit, key, key_length, cost}, &now, decision);
 }

@@ -54,6 +54,10 @@ struct cdl_store_ops {
     int (*set_limit)(struct caudal_store *store, uint32_t id, const struct caudal_limit *limit,
                      struct cdl_instant *now);
     int (*remove_limit)(struct caudal_store *store, uint32_t id);
+    /* caudal_take at the store's clock, whole: what is asked most has a way of its own, on which arguments stay in
+     * registers. */
+    int (*take)(struct caudal_store *store, uint32_t limit, const void *key, size_t key_length, uint64_t cost,
+                struct caudal_decision *decision);
     /* One question about one key. */
     int (*decide)(struct caudal_store *store, const struct caudal_request *request, const struct cdl_question *question,
                   struct cdl_instant *now, struct caudal_decision *decision);
