@@ -428,37 +428,87 @@ static int memory_take(struct caudal_store *head, uint32_t id, const void *key, 
 
 /* ---- many decisions ---- */
 
-/* Up to PREFETCH_BATCH requests: all lines are on their way to the cache before the first is needed. */
+/* Where a key of a batch may be. */
+struct candidate {
+    struct cdl_table_line *lines[2];
+    uint64_t fingerprint;
+};
+
+static void take_run_slowly(struct cdl_memory_store *store, const struct caudal_request *requests, size_t count,
+                            struct cdl_instant *now, struct caudal_decision *decisions)
+{
+    for (size_t i = 0; i < count; i++)
+        if (decisions[i].status == CAUDAL_OK)
+            take_slowly(store, &requests[i], now, &decisions[i]);
+}
+
+/* Requests of one limit, whose view is read once. Seven keys of ten are in their first line: these are decided first,
+ * while the second lines of the others come in. Which is which is listed without a branch, for it is chance. Requests
+ * of one key are of one kind, so they keep their order. */
+static inline void take_run(struct cdl_memory_store *store, const struct caudal_request *requests,
+                            const struct candidate *candidates, size_t count, struct cdl_instant *now,
+                            struct caudal_decision *decisions)
+{
+    const struct cdl_limit_slot *slot = cdl_limits_find(store->limits, requests[0].limit);
+    const int64_t now_ns = cdl_instant_monotonic(now);
+    struct cdl_limit_view view;
+    if (slot == NULL || !cdl_limit_try_read(slot, &view) || view.id != requests[0].limit ||
+        view.layout != CDL_LAYOUT_BUCKET || !cdl_token_clock_covers(&view.bucket, now_ns)) {
+        take_run_slowly(store, requests, count, now, decisions);
+        return;
+    }
+    const struct cdl_token_moment moment = cdl_token_moment(&view.bucket, now_ns);
+    struct cdl_pair *entries[PREFETCH_BATCH];
+    uint32_t first[PREFETCH_BATCH], second[PREFETCH_BATCH];
+    size_t firsts = 0, seconds = 0;
+    for (size_t i = 0; i < count; i++) {
+        entries[i] = cdl_table_find_in(candidates[i].lines[0], candidates[i].fingerprint | view.number);
+        const bool absent = entries[i] == NULL;
+        __builtin_prefetch(candidates[i].lines[absent], 1);
+        first[firsts] = second[seconds] = (uint32_t)i;
+        firsts += !absent;
+        seconds += absent;
+    }
+    for (size_t n = 0; n < count; n++) {
+        const uint32_t i = n < firsts ? first[n] : second[n - firsts];
+        const uint64_t tag = candidates[i].fingerprint | view.number;
+        struct cdl_pair *entry = n < firsts ? entries[i] : cdl_table_find_in(candidates[i].lines[1], tag);
+        if (!take_present(&view, entry, tag, moment, requests[i].cost, &decisions[i]))
+            take_slowly(store, &requests[i], now, &decisions[i]);
+    }
+}
+
+/* For a guess at where keys are: any number will do when there is no such limit. */
+static inline uint64_t salt_of(const struct cdl_memory_store *store, uint32_t id)
+{
+    const struct cdl_limit_slot *slot = cdl_limits_find(store->limits, id);
+    return slot == NULL ? 0 : cdl_limit_salt(slot);
+}
+
+/* Up to PREFETCH_BATCH requests: all first lines are on their way to the cache before one is needed. */
 static void take_some(struct cdl_memory_store *store, const struct caudal_request *requests, size_t count,
                       struct cdl_instant *now, struct caudal_decision *decisions)
 {
-    struct cdl_table_place places[PREFETCH_BATCH];
-    struct cdl_key_hash hashes[PREFETCH_BATCH];
-    struct inquiry inquiry = {.store = store, .now = now};
-    uint32_t known = 0; /* the limit whose view the inquiry carries */
-    for (size_t i = 0; i < count; i++) {
-        if (decisions[i].status != CAUDAL_OK)
-            continue;
-        if (requests[i].limit != known || known == 0)
-            known = read_limit(&inquiry, requests[i].limit) ? requests[i].limit : 0;
-        hashes[i] = hash_of(store, &requests[i]);
-        places[i] = cdl_table_place(&store->table, hashes[i], known != 0 ? inquiry.view.salt : 0);
-        cdl_table_prefetch(&places[i]);
+    int failed = CAUDAL_OK;
+    for (size_t i = 0; i < count; i++)
+        failed |= decisions[i].status;
+    if (failed != CAUDAL_OK) {
+        take_run_slowly(store, requests, count, now, decisions);
+        return;
     }
-    const bool present = known != 0 && inquiry.view.layout == CDL_LAYOUT_BUCKET &&
-                         cdl_token_clock_covers(&inquiry.view.bucket, cdl_instant_monotonic(now));
-    struct cdl_token_moment moment = {0};
-    if (present)
-        moment = cdl_token_moment(&inquiry.view.bucket, now->monotonic_ns);
-    for (size_t i = 0; i < count; i++) {
-        if (decisions[i].status != CAUDAL_OK)
-            continue;
-        const uint64_t tag = places[i].fingerprint | inquiry.view.number;
-        if (present && requests[i].limit == known && cdl_limit_unchanged(inquiry.slot, inquiry.version) &&
-            take_present(&inquiry.view, cdl_table_find(&places[i], tag), tag, moment, requests[i].cost, &decisions[i]))
-            continue;
-        const struct cdl_question question = cdl_question_take(requests[i].cost);
-        decisions[i].status = decide_hashed(store, requests[i].limit, hashes[i], &question, now, &decisions[i]);
+    struct candidate candidates[PREFETCH_BATCH];
+    for (size_t from = 0, to; from < count; from = to) {
+        const uint64_t salt = salt_of(store, requests[from].limit);
+        for (to = from; to < count && requests[to].limit == requests[from].limit; to++) {
+            const struct cdl_table_place place = cdl_table_place(&store->table, hash_of(store, &requests[to]), salt);
+            candidates[to] = (struct candidate){{place.lines[0], place.lines[1]}, place.fingerprint};
+            __builtin_prefetch(place.lines[0], 1);
+        }
+    }
+    for (size_t from = 0, to = 0; from < count; from = to) {
+        while (to < count && requests[to].limit == requests[from].limit)
+            to++;
+        take_run(store, requests + from, candidates + from, to - from, now, decisions + from);
     }
 }
 
