@@ -89,12 +89,14 @@ static inline void cdl_token_bucket_describe(const struct cdl_token_clock *clock
                                              const struct cdl_token_outcome *outcome, struct caudal_decision *decision)
 {
     const uint64_t left = clock->full_units - (uint64_t)outcome->debt; /* a negative number is beyond 2^63 */
+    const bool denied = outcome->verdict == CAUDAL_DENY;
     decision->verdict = outcome->verdict;
     decision->capacity = clock->capacity;
     decision->granted = question->operation == CDL_TAKE ? outcome->granted : 0;
-    decision->remaining = (int64_t)left < 0 ? 0 : cdl_divide(left, &clock->unit);
+    /* Where one token was refused there is none. */
+    decision->remaining = (int64_t)left < 0 || (denied && question->minimum == 1) ? 0 : cdl_divide(left, &clock->unit);
     decision->retry_after_ns = outcome->verdict == CAUDAL_ALLOW ? 0 : -1;
-    if (outcome->verdict == CAUDAL_DENY)
+    if (denied)
         decision->retry_after_ns = cdl_token_clock_wait(
             clock, question->minimum * clock->unit.value - (uint64_t)outcome->level, moment.part);
     decision->reset_after_ns = outcome->debt == 0 ? 0
