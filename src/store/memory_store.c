@@ -434,29 +434,36 @@ struct candidate {
     uint64_t fingerprint;
 };
 
-static void take_run_slowly(struct cdl_memory_store *store, const struct caudal_request *requests, size_t count,
-                            struct cdl_instant *now, struct caudal_decision *decisions)
+/* The code of the first that fails. */
+static __attribute__((noinline)) int take_run_slowly(struct cdl_memory_store *store,
+                                                     const struct caudal_request *requests, size_t count,
+                                                     struct cdl_instant *now, struct caudal_decision *decisions)
 {
-    for (size_t i = 0; i < count; i++)
-        if (decisions[i].status == CAUDAL_OK)
-            take_slowly(store, &requests[i], now, &decisions[i]);
+    int first = CAUDAL_OK;
+    for (size_t i = 0; i < count; i++) {
+        int status = cdl_check_request(&requests[i]);
+        if (status == CAUDAL_OK)
+            status = take_slowly(store, &requests[i], now, &decisions[i]);
+        else
+            decisions[i] = (struct caudal_decision){.status = status};
+        first = first == CAUDAL_OK ? status : first;
+    }
+    return first;
 }
 
 /* Requests of one limit, whose view is read once. Seven keys of ten are in their first line: these are decided first,
  * while the second lines of the others come in. Which is which is listed without a branch, for it is chance. Requests
  * of one key are of one kind, so they keep their order. */
-static inline void take_run(struct cdl_memory_store *store, const struct caudal_request *requests,
-                            const struct candidate *candidates, size_t count, struct cdl_instant *now,
-                            struct caudal_decision *decisions)
+static inline int take_run(struct cdl_memory_store *store, const struct caudal_request *requests,
+                           const struct candidate *candidates, size_t count, struct cdl_instant *now,
+                           struct caudal_decision *decisions)
 {
     const struct cdl_limit_slot *slot = cdl_limits_find(store->limits, requests[0].limit);
     const int64_t now_ns = cdl_instant_monotonic(now);
     struct cdl_limit_view view;
     if (slot == NULL || !cdl_limit_try_read(slot, &view) || view.id != requests[0].limit ||
-        view.layout != CDL_LAYOUT_BUCKET || !cdl_token_clock_covers(&view.bucket, now_ns)) {
-        take_run_slowly(store, requests, count, now, decisions);
-        return;
-    }
+        view.layout != CDL_LAYOUT_BUCKET || !cdl_token_clock_covers(&view.bucket, now_ns))
+        return take_run_slowly(store, requests, count, now, decisions);
     const struct cdl_token_moment moment = cdl_token_moment(&view.bucket, now_ns);
     struct cdl_pair *entries[PREFETCH_BATCH];
     uint32_t first[PREFETCH_BATCH], second[PREFETCH_BATCH];
@@ -469,13 +476,16 @@ static inline void take_run(struct cdl_memory_store *store, const struct caudal_
         firsts += !absent;
         seconds += absent;
     }
+    int status = CAUDAL_OK;
     for (size_t n = 0; n < count; n++) {
         const uint32_t i = n < firsts ? first[n] : second[n - firsts];
         const uint64_t tag = candidates[i].fingerprint | view.number;
         struct cdl_pair *entry = n < firsts ? entries[i] : cdl_table_find_in(candidates[i].lines[1], tag);
-        if (!take_present(&view, entry, tag, moment, requests[i].cost, &decisions[i]))
-            take_slowly(store, &requests[i], now, &decisions[i]);
+        if (!take_present(&view, entry, tag, moment, requests[i].cost, &decisions[i]) &&
+            take_slowly(store, &requests[i], now, &decisions[i]) != CAUDAL_OK)
+            status = CAUDAL_ERR_UNKNOWN; /* all that can happen: the limit was removed just now */
     }
+    return status;
 }
 
 /* For a guess at where keys are: any number will do when there is no such limit. */
@@ -486,39 +496,40 @@ static inline uint64_t salt_of(const struct cdl_memory_store *store, uint32_t id
 }
 
 /* Up to PREFETCH_BATCH requests: all first lines are on their way to the cache before one is needed. */
-static void take_some(struct cdl_memory_store *store, const struct caudal_request *requests, size_t count,
-                      struct cdl_instant *now, struct caudal_decision *decisions)
+static int take_some(struct cdl_memory_store *store, const struct caudal_request *requests, size_t count,
+                     struct cdl_instant *now, struct caudal_decision *decisions)
 {
-    int failed = CAUDAL_OK;
-    for (size_t i = 0; i < count; i++)
-        failed |= decisions[i].status;
-    if (failed != CAUDAL_OK) {
-        take_run_slowly(store, requests, count, now, decisions);
-        return;
-    }
     struct candidate candidates[PREFETCH_BATCH];
     for (size_t from = 0, to; from < count; from = to) {
         const uint64_t salt = salt_of(store, requests[from].limit);
         for (to = from; to < count && requests[to].limit == requests[from].limit; to++) {
+            if (__builtin_expect(cdl_check_request(&requests[to]) != CAUDAL_OK, false))
+                return take_run_slowly(store, requests, count, now, decisions);
             const struct cdl_table_place place = cdl_table_place(&store->table, hash_of(store, &requests[to]), salt);
             candidates[to] = (struct candidate){{place.lines[0], place.lines[1]}, place.fingerprint};
             __builtin_prefetch(place.lines[0], 1);
         }
     }
+    int first = CAUDAL_OK;
     for (size_t from = 0, to = 0; from < count; from = to) {
         while (to < count && requests[to].limit == requests[from].limit)
             to++;
-        take_run(store, requests + from, candidates + from, to - from, now, decisions + from);
+        const int status = take_run(store, requests + from, candidates + from, to - from, now, decisions + from);
+        first = first == CAUDAL_OK ? status : first;
     }
+    return first;
 }
 
-static void memory_take_batch(struct caudal_store *head, const struct caudal_request *requests, size_t count,
-                              struct cdl_instant *now, struct caudal_decision *decisions)
+static int memory_take_batch(struct caudal_store *head, const struct caudal_request *requests, size_t count,
+                             struct cdl_instant *now, struct caudal_decision *decisions)
 {
+    int first = CAUDAL_OK;
     for (size_t i = 0; i < count; i += PREFETCH_BATCH) {
         size_t some = count - i < PREFETCH_BATCH ? count - i : PREFETCH_BATCH;
-        take_some(cdl_memory_store(head), requests + i, some, now, decisions + i);
+        const int status = take_some(cdl_memory_store(head), requests + i, some, now, decisions + i);
+        first = first == CAUDAL_OK ? status : first;
     }
+    return first;
 }
 
 /* What requests up to and including `i` ask of the bucket of request `i`: the same one may be named more than once. */

@@ -130,13 +130,6 @@ int caudal_remove_limit(struct caudal_store *store, uint32_t id)
 
 /* ---- one key ---- */
 
-static int check_request(const struct caudal_request *request)
-{
-    if (request->key == NULL && request->key_length > 0)
-        return CAUDAL_ERR_ARGUMENT;
-    return request->key_length > CAUDAL_KEY_MAX ? CAUDAL_ERR_KEY : CAUDAL_OK;
-}
-
 static void no_verdict(struct caudal_decision *decision, int status)
 {
     *decision = (struct caudal_decision){.status = status};
@@ -147,7 +140,8 @@ static int decide(struct caudal_store *store, const struct caudal_request *reque
 {
     if (decision == NULL)
         return CAUDAL_ERR_ARGUMENT;
-    int status = store == NULL || question->maximum < question->minimum ? CAUDAL_ERR_ARGUMENT : check_request(request);
+    int status = store == NULL || question->maximum < question->minimum ? CAUDAL_ERR_ARGUMENT
+                                                                        : cdl_check_request(request);
     if (status == CAUDAL_OK)
         status = store->ops->decide(store, request, question, now, decision);
     if (status != CAUDAL_OK)
@@ -251,7 +245,7 @@ int caudal_refund_at(struct caudal_store *store, uint32_t limit, const void *key
 int caudal_reset(struct caudal_store *store, uint32_t limit, const void *key, size_t key_length)
 {
     const struct caudal_request request = {limit, key, key_length, 0};
-    int status = store == NULL ? CAUDAL_ERR_ARGUMENT : check_request(&request);
+    int status = store == NULL ? CAUDAL_ERR_ARGUMENT : cdl_check_request(&request);
     return status == CAUDAL_OK ? store->ops->reset(store, &request) : status;
 }
 
@@ -284,7 +278,7 @@ static int decide_all(struct caudal_store *store, enum cdl_operation operation, 
     if (store == NULL || requests == NULL || decisions == NULL || count == 0 || count > CAUDAL_TAKE_ALL_MAX)
         status = CAUDAL_ERR_ARGUMENT;
     for (size_t i = 0; i < count && status == CAUDAL_OK; i++)
-        status = check_request(&requests[i]);
+        status = cdl_check_request(&requests[i]);
     if (status == CAUDAL_OK)
         status = store->ops->decide_all(store, operation, requests, count, now, decisions);
     if (status != CAUDAL_OK) {
@@ -332,16 +326,7 @@ static int take_batch(struct caudal_store *store, const struct caudal_request *r
 {
     if (store == NULL || (count > 0 && (requests == NULL || decisions == NULL)))
         return CAUDAL_ERR_ARGUMENT;
-    for (size_t i = 0; i < count; i++)
-        decisions[i].status = check_request(&requests[i]);
-    store->ops->take_batch(store, requests, count, now, decisions);
-    int status = CAUDAL_OK;
-    for (size_t i = 0; i < count; i++)
-        if (decisions[i].status != CAUDAL_OK) {
-            no_verdict(&decisions[i], decisions[i].status);
-            status = status == CAUDAL_OK ? decisions[i].status : status;
-        }
-    return status;
+    return store->ops->take_batch(store, requests, count, now, decisions);
 }
 
 int caudal_take_batch(struct caudal_store *store, const struct caudal_request *requests, size_t count,

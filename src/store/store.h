@@ -66,10 +66,9 @@ struct cdl_store_ops {
      * out from them. */
     int (*decide_all)(struct caudal_store *store, enum cdl_operation operation, const struct caudal_request *requests,
                       size_t count, struct cdl_instant *now, struct caudal_decision *decisions);
-    /* As caudal_take_batch, but for decisions whose status says already that the request is no good; a request's failure is set
-     * in its decision. */
-    void (*take_batch)(struct caudal_store *store, const struct caudal_request *requests, size_t count,
-                       struct cdl_instant *now, struct caudal_decision *decisions);
+    /* As caudal_take_batch. The requests have not been checked, so that this is done on the one way through them. */
+    int (*take_batch)(struct caudal_store *store, const struct caudal_request *requests, size_t count,
+                      struct cdl_instant *now, struct caudal_decision *decisions);
 };
 
 /* The head of every store. */
@@ -78,6 +77,13 @@ struct caudal_store {
     const struct caudal_clock *clock;
     struct caudal_allocator allocator;
 };
+
+static inline int cdl_check_request(const struct caudal_request *request)
+{
+    if (request->key == NULL && request->key_length > 0)
+        return CAUDAL_ERR_ARGUMENT;
+    return request->key_length > CAUDAL_KEY_MAX ? CAUDAL_ERR_KEY : CAUDAL_OK;
+}
 
 /* Opens the memory store; `parameters` is what follows "memory:?", at `position` in the URL. */
 int cdl_memory_store_open(const char *parameters, size_t position, const struct caudal_clock *clock,
