@@ -7,7 +7,7 @@
  *
  * Units. One token is `unit` clock units and V gains slope + slope_fraction/2^64 units a nanosecond. With count/period in
  * lowest terms n/p (tokens per nanosecond), unit = p·j and n·j units a nanosecond are whole numbers: then every reading and
- * every debt is exact. This is so for n <= 4096, which covers any rate that a person writes. For other rates unit is the
+ * every debt is exact. This is so for n <= 4096 and capacity·p <= 2^62, which covers any limit that a person writes. For other rates unit is the
  * largest number that keeps the clock at 16 units a nanosecond or less, V rounds down, and an answer may be early by less
  * than a nanosecond. It is not late: where exact arithmetic says that a wait is over, floor(a + m + δ) - floor(a) >= m says so
  * too. (Only before the instant at which the bucket was last charged, to a caller whose clock is behind, the slope's

@@ -127,11 +127,15 @@ struct inquiry {
     struct caudal_decision *decision;
     struct cdl_limit_view view;
     uint32_t version;
+    const struct cdl_token_clock
+        *written; /* the clock that buckets are written by, if the view's has been moved; or NULL */
 };
 
 static bool decide_word(struct inquiry *inquiry, bool fresh, uint64_t *state)
 {
     const struct cdl_limit_view *view = &inquiry->view;
+    if (view->layout == CDL_LAYOUT_BUCKET && inquiry->written != NULL && !fresh)
+        *state = cdl_token_clock_revise(inquiry->written, &view->bucket, inquiry->now->monotonic_ns, *state);
     if (view->layout == CDL_LAYOUT_BUCKET)
         return cdl_token_bucket_decide(&view->bucket, inquiry->now->monotonic_ns, fresh, state, inquiry->question,
                                        inquiry->decision);
@@ -179,6 +183,25 @@ static enum outcome decide_previous(struct inquiry *inquiry, struct cdl_pair *en
     return cdl_pair_swap(entry, was, (struct cdl_pair){tag, state}) ? DONE : AGAIN;
 }
 
+/* The key is taken for a new one, which is to say for one whose bucket is full. It may have had an entry that was full, and
+ * that another key has taken since this call read the clock: a charge dated back to before it was full would be granted
+ * once too often. So the clock is read again where nobody else can write the key. */
+static bool decide_late(struct inquiry *inquiry, struct cdl_instant *later, uint64_t *state)
+{
+    struct cdl_instant *const asked = inquiry->now;
+    if (asked->clock != NULL) {
+        *later = cdl_instant_read(asked->clock);
+        if (asked->has_monotonic)
+            cdl_instant_monotonic(later);
+        if (asked->has_realtime)
+            cdl_instant_realtime(later);
+        inquiry->now = later;
+    }
+    const bool changed = decide_word(inquiry, true, state);
+    inquiry->now = asked;
+    return changed;
+}
+
 static enum outcome decide_absent(struct inquiry *inquiry, const struct cdl_table_place *place, uint64_t tag)
 {
     uint64_t state = 0;
@@ -186,13 +209,14 @@ static enum outcome decide_absent(struct inquiry *inquiry, const struct cdl_tabl
     if (!decide_word(inquiry, true, &state))
         return cdl_limit_unchanged(inquiry->slot, inquiry->version) ? DONE : RESTART;
     enum outcome outcome = DONE;
+    struct cdl_instant later = *inquiry->now;
     pthread_mutex_lock(&place->stripe->lock);
     if (!cdl_limit_unchanged(inquiry->slot, inquiry->version)) {
         outcome = RESTART;
     } else if (cdl_table_find(place, tag) != NULL) {
         outcome = AGAIN;
-    } else {
-        struct cdl_memory_judge judge = {inquiry->store, inquiry->now};
+    } else if (decide_late(inquiry, &later, &state)) {
+        struct cdl_memory_judge judge = {inquiry->store, &later};
         const struct cdl_table_judge table_judge = cdl_memory_table_judge(&judge);
         cdl_table_claim(place, (struct cdl_pair){tag, state}, &table_judge);
     }
@@ -308,6 +332,17 @@ static void decide_unlimited(const struct cdl_question *question, struct caudal_
     decision->reset_after_ns = 0;
 }
 
+/* A peek changes nothing, the window of the limit's clock included: it moves a copy of its own. */
+static enum outcome peek_outside(struct inquiry *inquiry, const struct cdl_table_place *place, int64_t now)
+{
+    const struct cdl_token_clock written = inquiry->view.bucket;
+    cdl_token_clock_recentre(&inquiry->view.bucket, now);
+    inquiry->written = &written;
+    const enum outcome outcome = decide_narrow(inquiry, place);
+    inquiry->written = NULL;
+    return outcome;
+}
+
 /* Answers under the view that the inquiry carries. */
 static enum outcome decide_under_view(struct inquiry *inquiry, const struct cdl_table_place *place)
 {
@@ -317,6 +352,8 @@ static enum outcome decide_under_view(struct inquiry *inquiry, const struct cdl_
     case CDL_LAYOUT_BUCKET: {
         const int64_t now = cdl_instant_monotonic(inquiry->now);
         if (__builtin_expect(!cdl_token_clock_covers(&view->bucket, now), false)) {
+            if (inquiry->question->operation == CDL_PEEK)
+                return peek_outside(inquiry, place, now);
             cdl_memory_recentre(inquiry->store, inquiry->slot, view->id, now);
             return RESTART;
         }

@@ -5,8 +5,8 @@
 #include "algorithm/decide.h"
 #include "caudal/store.h"
 
-/* The time of one call. A clock is read when it is first needed and once at the most, and the caller's own time stands for
- * both clocks. */
+/* The time of one call. A clock is read when it is first needed and then stands, but for keys that come in (see memory_store.c),
+ * and the caller's own time stands for both clocks. */
 struct cdl_instant {
     const struct caudal_clock *clock; /* NULL: both are given */
     int64_t monotonic_ns, realtime_ns;
