@@ -170,12 +170,12 @@ static void run_worker(void *data)
     worker->live = NULL;
 }
 
-static struct cdl_connection_bounds bounds_of(const struct cdl_policy *policy, uint32_t workers)
+static struct cdl_connection_bounds bounds_of(struct cdl_server *server, bool is_admin)
 {
-    const struct cdl_listen_settings *listen = &policy->listen;
-    const uint64_t each = listen->connections_max / workers;
+    const struct cdl_listen_settings *listen = &server->first->listen;
     return (struct cdl_connection_bounds){
-        .connections_max = (uint32_t)cdl_min_u64(each == 0 ? 1 : each, UINT32_MAX),
+        .connections_max = (uint32_t)cdl_min_u64(listen->connections_max, UINT32_MAX),
+        .together = &server->connections[is_admin],
         .message_timeout_ms = (uint32_t)(listen->header_timeout_ns / MS_PER_NS),
         .write_timeout_ms = (uint32_t)(listen->write_timeout_ns / MS_PER_NS),
         .idle_timeout_ms = (uint32_t)(listen->idle_timeout_ns / MS_PER_NS),
@@ -184,7 +184,7 @@ static struct cdl_connection_bounds bounds_of(const struct cdl_policy *policy, u
 
 static bool open_worker(struct cdl_server *server, struct cdl_worker *worker, uint32_t index, uint64_t seed)
 {
-    const struct cdl_connection_bounds bounds = bounds_of(server->first, server->worker_count);
+    const struct cdl_connection_bounds bounds = bounds_of(server, worker == &server->admin);
     worker->server = server;
     worker->counters = cdl_counters_worker(server->counters, index);
     worker->latency = aligned_alloc(CDL_CACHE_LINE, sizeof *worker->latency);
