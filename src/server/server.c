@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/random.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -341,7 +342,11 @@ static bool open_parts(struct cdl_server *server)
         .limits = (uint32_t)cdl_min_u64(2u * server->first->limit_count + 256u, CDL_COUNTERS_LIMITS_MAX),
         .events = CDL_EVENTS,
     };
-    const uint64_t seed = (uint64_t)cdl_server_now_ns(server) * UINT64_C(0x9E3779B97F4A7C15);
+    uint64_t seed;
+    if (getrandom(&seed, sizeof seed, 0) != (ssize_t)sizeof seed) {
+        fprintf(stderr, "caudal: the system gives no random numbers\n");
+        return false;
+    }
     set_bounds(server);
     server->workers = calloc(server->worker_count, sizeof *server->workers);
     server->counters = cdl_counters_open(&counters, cdl_allocator_default());
