@@ -229,6 +229,7 @@ static bool listen_on(struct cdl_server *server, const struct cdl_endpoint *endp
                 sockets[0].text);
         return false;
     }
+    server->socket_files[server->socket_file_count++] = cdl_socket_file_of(&sockets[0]);
     for (uint32_t i = 0; i < count; i++) {
         struct cdl_worker *worker = &workers[i];
         const int error = cdl_listener_open(&worker->listeners[worker->listener_count++], &worker->loop, sockets[i].fd,
@@ -458,6 +459,8 @@ static int run_parts(struct cdl_server *server)
 
 static void close_parts(struct cdl_server *server)
 {
+    for (size_t i = 0; i < server->socket_file_count; i++)
+        cdl_socket_file_remove(&server->socket_files[i]);
     for (uint32_t i = 0; i < server->worker_count; i++)
         close_worker(&server->workers[i]);
     close_worker(&server->admin);

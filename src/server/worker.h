@@ -77,6 +77,9 @@ struct cdl_server {
     char admin_token[256];           /* empty: none is asked for */
     _Atomic uint64_t connections[2]; /* that are open: of clients on all workers, of administrators */
 
+    struct cdl_socket_file socket_files[2 * CDL_LISTENERS_MAX]; /* of Unix sockets among both kinds of listeners */
+    size_t socket_file_count;
+
     struct cdl_watch watch;
     _Atomic uint64_t reloads, reload_failures;
     char reload_error[512];
