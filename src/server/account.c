@@ -63,8 +63,9 @@ static void log_refusal(struct cdl_worker *worker, const struct cdl_answer *answ
     }
     const struct cdl_charge *charge = &answer->plan.charges[index];
     cdl_log_each(worker->server->log, CDL_LOG_INFO, "refused",
-                 cdl_log_text("limit", worker->live->policy->limits[charge->limit].name), cdl_account_key(worker, charge->key),
-                 cdl_log_u64("cost", charge->cost), cdl_log_u64("remaining", answer->overall.remaining),
+                 cdl_log_text("limit", worker->live->policy->limits[charge->limit].name),
+                 cdl_account_key(worker, charge->key), cdl_log_u64("cost", charge->cost),
+                 cdl_log_u64("remaining", answer->overall.remaining),
                  cdl_log_i64("retry_after_ns", answer->overall.retry_after_ns));
 }
 
