@@ -41,10 +41,10 @@ def serve(tmp_path):
     """Starts servers: serve(policy, *arguments). Ends them after the test, which fails if one of them had crashed."""
     servers = []
 
-    def start(policy, *arguments, env=None):
+    def start(policy, *arguments, env=None, binary=program.BINARY):
         folder = tmp_path / f"server{len(servers)}"
         folder.mkdir()
-        servers.append(program.Server(policy, folder, arguments, env))
+        servers.append(program.Server(policy, folder, arguments, env, binary))
         return servers[-1].wait_until_up()
 
     yield start
