@@ -45,8 +45,8 @@ int caudal_store_open(const char *url, const struct caudal_store_options *option
     }
     /* No more than the scheme is shown: what follows may hold a password. */
     const size_t scheme = strcspn(url, ":/@?");
-    return cdl_problem(problem, CAUDAL_ERR_SYNTAX, 0, "'%.*s' is not a known kind of store: memory:",
-                       (int)(scheme < 32 ? scheme : 32), url);
+    return cdl_problem(problem, CAUDAL_ERR_SYNTAX, 0,
+                       "'%.*s' is not a known kind of store: memory:", (int)(scheme < 32 ? scheme : 32), url);
 }
 
 void caudal_store_close(struct caudal_store *store)
