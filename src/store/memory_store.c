@@ -611,13 +611,15 @@ static int commit(struct cdl_memory_store *store, const struct caudal_request *r
     return status;
 }
 
-static int peek_all(struct cdl_memory_store *store, const struct caudal_request *requests,
+/* Before a take, buckets settle: one that refuses must not be anchored anew at each question, or it would never fill. */
+static int peek_all(struct cdl_memory_store *store, bool settle, const struct caudal_request *requests,
                     const struct cdl_key_hash *hashes, size_t count, struct cdl_instant *now,
                     struct caudal_decision *decisions, bool *pass)
 {
     *pass = true;
     for (size_t i = 0; i < count; i++) {
-        const struct cdl_question question = cdl_question_peek(cost_so_far(requests, hashes, i));
+        const uint64_t cost = cost_so_far(requests, hashes, i);
+        const struct cdl_question question = settle ? cdl_question_settle(cost) : cdl_question_peek(cost);
         int status = decide_hashed(store, requests[i].limit, hashes[i], &question, now, &decisions[i]);
         if (status != CAUDAL_OK)
             return status;
@@ -637,7 +639,7 @@ static int memory_decide_all(struct caudal_store *head, enum cdl_operation opera
 
     bool pass;
     size_t refused = count;
-    int status = peek_all(store, requests, hashes, count, now, decisions, &pass);
+    int status = peek_all(store, operation == CDL_TAKE, requests, hashes, count, now, decisions, &pass);
     if (pass && operation == CDL_PEEK)
         return status;
     if (status == CAUDAL_OK && pass)
