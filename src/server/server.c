@@ -175,7 +175,7 @@ static struct cdl_connection_bounds bounds_of(struct cdl_server *server, bool is
 {
     const struct cdl_listen_settings *listen = &server->first->listen;
     return (struct cdl_connection_bounds){
-        .connections_max = (uint32_t)cdl_min_u64(listen->connections_max, UINT32_MAX),
+        .connections_max = server->connections_max,
         .together = &server->connections[is_admin],
         .message_timeout_ms = (uint32_t)(listen->header_timeout_ns / MS_PER_NS),
         .write_timeout_ms = (uint32_t)(listen->write_timeout_ns / MS_PER_NS),
@@ -323,11 +323,28 @@ static void set_bounds(struct cdl_server *server)
     };
     server->body_timeout_ms = (uint32_t)(listen->body_timeout_ns / MS_PER_NS);
     server->drain_ns = listen->drain_ns;
+    server->connections_max = (uint32_t)cdl_min_u64(listen->connections_max, UINT32_MAX);
+}
+
+/* As many connections as the system lets us have, and some descriptors that are not for them: of our own loops and listeners, of
+ * administrators, and to read the policy anew. */
+static void bound_descriptors(struct cdl_server *server)
+{
+    const uint64_t ours = 32 + 8 * (uint64_t)server->worker_count;
     struct rlimit files;
-    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) {
-        files.rlim_cur = files.rlim_max; /* as many connections as the system lets us have */
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0)
+        return;
+    if (files.rlim_cur < files.rlim_max) {
+        files.rlim_cur = files.rlim_max;
         setrlimit(RLIMIT_NOFILE, &files);
+        getrlimit(RLIMIT_NOFILE, &files);
     }
+    const uint64_t theirs = files.rlim_cur > ours ? files.rlim_cur - ours : 1;
+    if (theirs >= server->connections_max)
+        return;
+    server->connections_max = (uint32_t)theirs;
+    cdl_log(server->log, CDL_LOG_WARN, "the system's limit of open files allows fewer connections than the policy",
+            cdl_log_u64("connections", theirs));
 }
 
 static bool open_parts(struct cdl_server *server)
@@ -355,6 +372,7 @@ static bool open_parts(struct cdl_server *server)
         fprintf(stderr, "caudal: no memory\n");
         return false;
     }
+    bound_descriptors(server);
     if (!open_tls(server) || !read_token(server, server->first->listen.admin_token_file) || !open_store(server))
         return false;
     server->limiter = cdl_limiter_open(server->store);

@@ -69,6 +69,7 @@ struct cdl_server {
 #endif
     struct cdl_http1_limits http_limits;
     uint32_t body_timeout_ms;
+    uint32_t connections_max; /* of clients on all workers; and of administrators */
     int64_t drain_ns;
 
     struct cdl_worker *workers;

@@ -35,8 +35,8 @@ def parse_address(text):
 class Server:
     """A running server. Its addresses are those that it says it listens on."""
 
-    def __init__(self, policy, folder, arguments=(), env=None, binary=BINARY):
-        """`policy` is the text of a policy, or the path of its file."""
+    def __init__(self, policy, folder, arguments=(), env=None, binary=BINARY, open_files=None):
+        """`policy` is the text of a policy, or the path of its file; `open_files` limits how many there may be."""
         self.folder = folder
         if isinstance(policy, pathlib.Path):
             self.policy_file = policy
@@ -53,6 +53,8 @@ class Server:
         self.stdout = []
         self.stderr_file = folder / "stderr"
         self.command = [binary, "serve", str(self.policy_file), *arguments]
+        if open_files is not None:
+            self.command = ["prlimit", f"--nofile={open_files}:{open_files}", *self.command]
         self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                         stderr=open(self.stderr_file, "ab"), text=True, env={**os.environ, **(env or {})})
         self._said_all = threading.Event()

@@ -4,6 +4,7 @@ import contextlib
 import math
 import resource
 import selectors
+import signal
 import socket
 import time
 
@@ -11,6 +12,7 @@ import pytest
 
 from client import Closed, Connection, build, get, post, request
 from policies import limits
+from program import Server
 from waiting import until
 
 POLICY = limits("name: one, rate: 1000000000/hour",
@@ -251,6 +253,19 @@ def test_connections_over_the_cap_are_turned_away_and_come_back(serve):
     for connection in held:
         connection.close()
     until(lambda: answers(server), "there is room again")
+
+
+def test_without_descriptors_for_all_the_administrator_still_gets_in(tmp_path):
+    """Where the system allows few open files, clients get fewer connections, and some are kept for everything else."""
+    server = Server(limits("name: one, rate: 5/hour"), tmp_path, open_files=100).wait_until_up()
+    assert "fewer connections" in server.log()
+    held = [socket.create_connection(server.http, 20) for _ in range(150)]
+    assert get(server.admin, "/healthz").status == 200
+    server.reload(limits("name: one, rate: 6/hour"))
+    for one in held:
+        one.close()
+    until(lambda: answers(server), "there is room again")
+    assert server.stop() in (0, -signal.SIGTERM)
 
 
 def answers(server):
