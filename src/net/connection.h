@@ -41,6 +41,8 @@ struct cdl_connection {
     uint32_t message_timeout_ms; /* of the message that has begun; the protocol may change it as the message goes on */
     uint64_t active_ms;
     bool finishing; /* close when everything is written */
+    bool unread;    /* with finishing: the client has more to say */
+    bool lingering; /* all is written, and what still comes is dropped */
     bool closing;
     void *state; /* the protocol's, state_bytes long */
 };
@@ -58,6 +60,7 @@ struct cdl_protocol {
 };
 
 struct cdl_listener {
+    struct cdl_listener *next_starved;
     union {
         uv_handle_t any;
         uv_stream_t stream;
@@ -83,6 +86,7 @@ struct cdl_loop {
     uv_async_t wake;
     struct cdl_connection_bounds bounds;
     struct cdl_connection *connections;
+    struct cdl_listener *starved; /* those with a connection for which there was no memory */
     char *read_buffer, *plain_buffer, *write_buffer, *cipher_buffer;
     void (*on_tick)(struct cdl_loop *loop); /* every CDL_TICK_MS; may be NULL */
     void (*on_wake)(struct cdl_loop *loop); /* after cdl_loop_wake; may be NULL */
