@@ -12,6 +12,12 @@
 
 static void close_connection(struct cdl_connection *connection);
 
+/* An instant of the loop's own clock, rounded up to its next step, so that nobody is hurried. */
+static uint64_t this_moment(const struct cdl_loop *loop)
+{
+    return loop->now_ms + CDL_TICK_MS;
+}
+
 static void on_closed(uv_handle_t *handle)
 {
     struct cdl_connection *connection = handle->data;
@@ -60,7 +66,7 @@ static void finish(struct cdl_connection *connection)
         return;
     }
     connection->lingering = true;
-    connection->active_ms = uv_now(&connection->listener->loop->uv);
+    connection->active_ms = this_moment(connection->listener->loop);
     start_reading(connection);
 }
 
@@ -79,7 +85,7 @@ static void on_written(uv_write_t *write, int status)
         finish(connection);
         return;
     }
-    connection->active_ms = uv_now(&connection->listener->loop->uv);
+    connection->active_ms = this_moment(connection->listener->loop);
     take_in(connection, NULL, 0);
     if (connection->tls != NULL && may_go_on(connection))
         take_in_tls(connection, (struct cdl_slice){NULL, 0});
@@ -253,7 +259,7 @@ static void take_in(struct cdl_connection *connection, char *fresh, size_t lengt
         connection->message_began_ms = 0;
         connection->message_timeout_ms = loop->bounds.message_timeout_ms;
     } else if (taken > 0 || length == 0 || connection->message_began_ms == 0) {
-        connection->message_began_ms = uv_now(&loop->uv);
+        connection->message_began_ms = this_moment(loop);
     }
     const bool stuck = connection->unsent == NULL && connection->kept_length > connection->listener->protocol->kept_max;
     if (!fits || stuck)
@@ -275,7 +281,7 @@ static void take_in_tls(struct cdl_connection *connection, struct cdl_slice fres
     if (got < 0)
         close_connection(connection);
     else if (connection->message_began_ms == 0 && cdl_tls_is_midway(connection->tls))
-        connection->message_began_ms = uv_now(&loop->uv); /* a handshake or a record is a message, too */
+        connection->message_began_ms = this_moment(loop); /* a handshake or a record is a message, too */
     else if (connection->kept_length == 0 && !cdl_tls_is_midway(connection->tls))
         connection->message_began_ms = 0;
 }
@@ -296,7 +302,7 @@ static void on_read(uv_stream_t *stream, ssize_t got, const uv_buf_t *buffer)
     }
     if (got == 0 || connection->lingering)
         return;
-    connection->active_ms = uv_now(&connection->listener->loop->uv);
+    connection->active_ms = this_moment(connection->listener->loop);
     if (connection->tls != NULL)
         take_in_tls(connection, (struct cdl_slice){buffer->base, (size_t)got});
     else
@@ -351,7 +357,7 @@ static void on_connection(uv_stream_t *stream, int status)
     }
     connection->state = connection + 1;
     connection->listener = listener;
-    connection->active_ms = uv_now(&loop->uv);
+    connection->active_ms = this_moment(loop);
     connection->message_timeout_ms = loop->bounds.message_timeout_ms;
     const int error = accept_on(listener, connection);
     connection->next = loop->connections;
@@ -394,21 +400,37 @@ void cdl_listener_close(struct cdl_listener *listener)
 
 /* ---- the loop ---- */
 
-static void check_time(struct cdl_connection *connection, uint64_t now)
+/* The loop's clock takes small steps only: when this process was kept waiting, what its clients have sent meanwhile lies unread in
+ * the kernel, and the time is not theirs to answer for. */
+static void step_clock(struct cdl_loop *loop)
 {
-    const struct cdl_connection_bounds *bounds = &connection->listener->loop->bounds;
+    const uint64_t now_ms = uv_now(&loop->uv), passed_ms = now_ms - loop->stepped_at_ms;
+    loop->now_ms += passed_ms < 2 * CDL_TICK_MS ? passed_ms : 2 * CDL_TICK_MS;
+    loop->stepped_at_ms = now_ms;
+}
+
+static bool is_over(const struct cdl_loop *loop, uint64_t since_ms, uint64_t timeout_ms)
+{
+    return loop->now_ms > since_ms + timeout_ms;
+}
+
+static void check_time(struct cdl_connection *connection)
+{
+    struct cdl_loop *loop = connection->listener->loop;
+    const struct cdl_connection_bounds *bounds = &loop->bounds;
     if (connection->lingering) {
-        if (now - connection->active_ms > LINGER_MS)
+        if (is_over(loop, connection->active_ms, LINGER_MS))
             close_connection(connection);
         return;
     }
     const bool message_late = connection->unsent == NULL && connection->message_began_ms != 0 &&
-                              now - connection->message_began_ms > connection->message_timeout_ms;
-    const bool reader_late = connection->unsent != NULL && now - connection->active_ms > bounds->write_timeout_ms;
-    const bool idle = now - connection->active_ms > bounds->idle_timeout_ms;
+                              is_over(loop, connection->message_began_ms, connection->message_timeout_ms);
+    const bool reader_late = connection->unsent != NULL &&
+                             is_over(loop, connection->active_ms, bounds->write_timeout_ms);
+    const bool idle = is_over(loop, connection->active_ms, bounds->idle_timeout_ms);
     if (!message_late && !reader_late && !idle)
         return;
-    atomic_fetch_add_explicit(&connection->listener->loop->timed_out, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&loop->timed_out, 1, memory_order_relaxed);
     if (message_late)
         give_up(connection, false);
     else
@@ -431,10 +453,10 @@ static void on_tick(uv_timer_t *timer)
 {
     struct cdl_loop *loop = timer->data;
     feed_starved(loop);
-    const uint64_t now = uv_now(&loop->uv);
+    step_clock(loop);
     for (struct cdl_connection *connection = loop->connections, *next; connection != NULL; connection = next) {
         next = connection->next;
-        check_time(connection, now);
+        check_time(connection);
     }
     if (loop->on_tick != NULL)
         loop->on_tick(loop);
@@ -464,6 +486,7 @@ bool cdl_loop_open(struct cdl_loop *loop, const struct cdl_connection_bounds *bo
     }
     loop->tick.data = loop;
     loop->wake.data = loop;
+    loop->stepped_at_ms = uv_now(&loop->uv);
     uv_timer_start(&loop->tick, on_tick, CDL_TICK_MS, CDL_TICK_MS);
     return true;
 }

@@ -37,7 +37,7 @@ struct cdl_connection {
     char *unsent; /* what the peer has not taken yet */
     char *tail;   /* from malloc; set by a protocol: sent behind the output, for what is too long for it */
     size_t tail_length;
-    uint64_t message_began_ms;   /* 0: between messages */
+    uint64_t message_began_ms;   /* 0: between messages; this and active_ms by the loop's own clock */
     uint32_t message_timeout_ms; /* of the message that has begun; the protocol may change it as the message goes on */
     uint64_t active_ms;
     bool finishing; /* close when everything is written */
@@ -87,6 +87,8 @@ struct cdl_loop {
     struct cdl_connection_bounds bounds;
     struct cdl_connection *connections;
     struct cdl_listener *starved; /* those with a connection for which there was no memory */
+    uint64_t now_ms;              /* the loop's own clock, which stands still while the loop does */
+    uint64_t stepped_at_ms;
     char *read_buffer, *plain_buffer, *write_buffer, *cipher_buffer;
     void (*on_tick)(struct cdl_loop *loop); /* every CDL_TICK_MS; may be NULL */
     void (*on_wake)(struct cdl_loop *loop); /* after cdl_loop_wake; may be NULL */

@@ -218,6 +218,25 @@ static void half_a_message_has_its_time(void **state)
     close_bed();
 }
 
+/* As after SIGSTOP, or on a machine with too much to do: what clients sent meanwhile lies in the kernel. */
+static void time_in_which_the_loop_stood_still_is_not_the_clients(void **state)
+{
+    (void)state;
+    open_bed(&patient, NULL);
+    const int fd = connect_client();
+    assert_int_equal(send(fd, "(", 1, 0), 1);
+    while (calls == 0)
+        turn();
+    bed.loop.stepped_at_ms -= 3600 * 1000;
+    const uint64_t before_ms = bed.loop.now_ms;
+    while (bed.loop.now_ms == before_ms)
+        uv_run(&bed.loop.uv, UV_RUN_ONCE);
+    assert_int_equal(open_connections(), 1);
+    assert_int_equal(atomic_load(&bed.loop.timed_out), 0);
+    close(fd);
+    close_bed();
+}
+
 /* What it sent could still be read, but nobody knows from whom it came. */
 static void a_client_that_was_reset_before_it_was_accepted_is_not_heard(void **state)
 {
@@ -475,6 +494,7 @@ int main(void)
         cmocka_unit_test(a_message_that_is_too_long_is_told_so_while_it_still_comes),
         cmocka_unit_test(a_client_that_talks_on_after_the_last_answer_gets_it_whole),
         cmocka_unit_test(half_a_message_has_its_time),
+        cmocka_unit_test(time_in_which_the_loop_stood_still_is_not_the_clients),
         cmocka_unit_test(a_client_that_was_reset_before_it_was_accepted_is_not_heard),
         cmocka_unit_test(clients_that_vanish_in_the_middle_leave_nothing),
         cmocka_unit_test(more_connections_than_allowed_are_turned_away),
