@@ -9,8 +9,9 @@
 
 struct cdl_limiter {
     struct caudal_store *store;
-    pthread_mutex_t lock; /* guards `live` and what is in the store */
+    pthread_mutex_t lock; /* guards the policies and what is in the store */
     struct cdl_live_policy *live;
+    struct cdl_live_policy *all; /* that anybody still uses, newest first */
     _Atomic uint64_t generation;
 };
 
@@ -97,7 +98,8 @@ int cdl_limiter_apply(struct cdl_limiter *limiter, struct cdl_policy *policy, co
     if (status == CAUDAL_OK) {
         follow_changes(live);
         live->generation = atomic_load_explicit(&limiter->generation, memory_order_relaxed) + 1;
-        limiter->live = live;
+        live->next = limiter->all;
+        limiter->all = limiter->live = live;
         atomic_store_explicit(&limiter->generation, live->generation, memory_order_release);
     } else {
         while (added > 0)
@@ -133,16 +135,31 @@ static int compare_ids(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Removes from the store what no policy needs any more. Under the lock. */
+static void unlink_live(struct cdl_limiter *limiter, const struct cdl_live_policy *old)
+{
+    struct cdl_live_policy **at = &limiter->all;
+    while (*at != old)
+        at = &(*at)->next;
+    *at = old->next;
+    if (limiter->live == old)
+        limiter->live = NULL;
+}
+
+/* Removes from the store what only `old` needed. A policy between it and the one in force may be in use still, and must not find its
+ * limits gone, nor their numbers given to others. Under the lock. */
 static void remove_unneeded(struct cdl_limiter *limiter, const struct cdl_live_policy *old)
 {
-    const struct cdl_live_policy *present = limiter->live == old ? NULL : limiter->live;
-    const uint32_t count = present == NULL ? 0 : present->policy->rate_count;
+    size_t count = 0;
+    for (const struct cdl_live_policy *live = limiter->all; live != NULL; live = live->next)
+        count += live->policy->rate_count;
     uint32_t *needed = calloc(count + 1u, sizeof *needed);
     if (needed == NULL)
         return; /* they stay, unused: the store's room is not the request's */
-    if (count > 0)
-        memcpy(needed, present->rates, count * sizeof *needed);
+    count = 0;
+    for (const struct cdl_live_policy *live = limiter->all; live != NULL; live = live->next) {
+        memcpy(needed + count, live->rates, live->policy->rate_count * sizeof *needed);
+        count += live->policy->rate_count;
+    }
     qsort(needed, count, sizeof *needed, compare_ids);
     for (uint32_t i = 0; i < old->policy->rate_count; i++)
         if (bsearch(&old->rates[i], needed, count, sizeof *needed, compare_ids) == NULL)
@@ -157,6 +174,7 @@ void cdl_limiter_release(struct cdl_live_policy *live)
         return;
     struct cdl_limiter *limiter = live->limiter;
     pthread_mutex_lock(&limiter->lock);
+    unlink_live(limiter, live);
     remove_unneeded(limiter, live);
     pthread_mutex_unlock(&limiter->lock);
     if (live->attachment.free != NULL)
@@ -202,14 +220,15 @@ static void collect(const struct cdl_live_policy *live, const struct cdl_plan *p
     }
 }
 
-/* Every limit answers as it chose to; one that fails closed closes the whole. */
+/* Every limit answers as it chose to; one that fails closed closes the whole, the first of them speaks. */
 static void fail(const struct cdl_live_policy *live, int status, const struct asked *asked, struct cdl_answer *answer)
 {
+    answer->overall = (struct caudal_decision){.verdict = CAUDAL_ALLOW, .source = CAUDAL_SOURCE_FAILURE_POLICY};
     for (size_t i = 0; i < asked->count; i++) {
         const uint32_t index = asked->charge[i];
         struct caudal_decision *decision = &answer->decisions[index];
         *decision = cdl_limiter_on_failure(&live->policy->limits[answer->plan.charges[index].limit], status);
-        if (decision->verdict == CAUDAL_ALLOW)
+        if (decision->verdict == CAUDAL_ALLOW || answer->kind == CDL_ANSWER_UNAVAILABLE)
             continue;
         answer->kind = CDL_ANSWER_UNAVAILABLE;
         answer->binding = index;

@@ -7,7 +7,7 @@
  *   fail    what is answered when the store cannot say is chosen by each limit in the policy, in cdl_limiter_on_failure alone
  *
  * A policy that is in force is bound to the store's limits and counted by those who use it: a reload puts another one in force
- * at once, and what only the old one needed is removed from the store when the last worker has left it. A limit that stays under
+ * at once, and what the old one needed and no other that is still in use is removed from the store when the last worker has left it. A limit that stays under
  * its name keeps its state; one whose rate has changed keeps what was spent (caudal_set_limit). */
 #ifndef CDL_LIMITER_LIMITER_H
 #define CDL_LIMITER_LIMITER_H
@@ -34,6 +34,7 @@ struct cdl_live_policy {
     uint32_t *rates;     /* the store's number of each of the policy's rates */
     struct cdl_attachment attachment;
     _Atomic uint32_t users;
+    struct cdl_live_policy *next; /* older, or NULL; the limiter's */
 };
 
 /* The store must outlive the limiter. NULL when memory is short. */

@@ -2,12 +2,21 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #define BUFFER_BYTES ((size_t)64 * 1024)
 /* Answers of one turn. Memory that is not written to is not there, so a small server stays small. */
 #define OUTPUT_BYTES ((size_t)1024 * 1024)
+/* How long what a client still sends is read and dropped after our last word. */
+#define LINGER_MS 2000
 
 static void close_connection(struct cdl_connection *connection);
+
+/* An instant of the loop's own clock, rounded up to its next step, so that nobody is hurried. */
+static uint64_t this_moment(const struct cdl_loop *loop)
+{
+    return loop->now_ms + CDL_TICK_MS;
+}
 
 static void on_closed(uv_handle_t *handle)
 {
@@ -42,6 +51,26 @@ static void start_reading(struct cdl_connection *connection);
 static void take_in(struct cdl_connection *connection, char *fresh, size_t length);
 static void take_in_tls(struct cdl_connection *connection, struct cdl_slice fresh);
 
+/* Whether the protocol may be given bytes: one answer at a time waits for its reader. */
+static bool may_go_on(const struct cdl_connection *connection)
+{
+    return !connection->closing && !connection->finishing && connection->unsent == NULL;
+}
+
+/* All is written. Bytes that arrive at a socket that is closed make the kernel reset the connection, and a reset can overtake the
+ * answer; so a client that is still sending is told the end of ours, and listened to for a little longer. */
+static void finish(struct cdl_connection *connection)
+{
+    uv_os_fd_t fd;
+    if (!connection->unread || uv_fileno(&connection->handle.any, &fd) != 0 || shutdown(fd, SHUT_WR) != 0) {
+        close_connection(connection);
+        return;
+    }
+    connection->lingering = true;
+    connection->active_ms = this_moment(connection->listener->loop);
+    start_reading(connection);
+}
+
 static void on_written(uv_write_t *write, int status)
 {
     struct cdl_connection *connection = write->data;
@@ -49,15 +78,19 @@ static void on_written(uv_write_t *write, int status)
     connection->unsent = NULL;
     if (connection->closing)
         return;
-    if (status < 0 || connection->finishing) {
+    if (status < 0) {
         close_connection(connection);
         return;
     }
-    connection->active_ms = uv_now(&connection->listener->loop->uv);
+    if (connection->finishing) {
+        finish(connection);
+        return;
+    }
+    connection->active_ms = this_moment(connection->listener->loop);
     take_in(connection, NULL, 0);
-    if (connection->tls != NULL && !connection->closing && connection->unsent == NULL)
-        take_in_tls(connection, (struct cdl_slice){NULL, 0}); /* what it holds since we stopped to read it */
-    if (!connection->closing && connection->unsent == NULL)
+    if (connection->tls != NULL && may_go_on(connection))
+        take_in_tls(connection, (struct cdl_slice){NULL, 0});
+    if (may_go_on(connection))
         start_reading(connection);
 }
 
@@ -133,17 +166,17 @@ static void send_with_tail(struct cdl_connection *connection, struct cdl_slice o
 
 static void give_up(struct cdl_connection *connection, bool too_long)
 {
-    if (connection->unsent != NULL) { /* last words could not wait behind it */
-        close_connection(connection);
+    struct cdl_writer output = cdl_writer_on(connection->listener->loop->write_buffer, OUTPUT_BYTES);
+    if (connection->unsent != NULL) {
+        close_connection(connection); /* it would not read our last words either */
         return;
     }
-    struct cdl_writer output = cdl_writer_on(connection->listener->loop->write_buffer, OUTPUT_BYTES);
-    connection->finishing = true;
+    connection->finishing = connection->unread = true;
     if (connection->listener->protocol->give_up != NULL)
         connection->listener->protocol->give_up(connection, too_long, &output);
     send_bytes(connection, cdl_written(&output));
-    if (connection->unsent == NULL)
-        close_connection(connection);
+    if (!connection->closing && connection->unsent == NULL)
+        finish(connection);
 }
 
 /* ---- reading ---- */
@@ -198,14 +231,15 @@ static size_t serve(struct cdl_connection *connection, char *bytes, size_t lengt
             send_with_tail(connection, cdl_written(&output));
         else
             send_bytes(connection, cdl_written(&output));
-    } while (step > 0 && taken < length && !connection->finishing && !connection->closing &&
-             connection->unsent == NULL);
-    if (connection->finishing && connection->unsent == NULL)
-        close_connection(connection);
+    } while (step > 0 && taken < length && may_go_on(connection));
+    connection->unread |= connection->finishing && taken < length;
+    if (connection->finishing && !connection->closing && connection->unsent == NULL)
+        finish(connection);
     return taken;
 }
 
-/* Bytes of the protocol have arrived (or, with none, the peer has taken an answer and those that are kept can go on). */
+/* Bytes of the protocol have arrived (or, with none, the peer has taken an answer and those that are kept can go on: the time that
+ * they spent waiting for that was not the message's). */
 static void take_in(struct cdl_connection *connection, char *fresh, size_t length)
 {
     const bool all_fresh = connection->kept_length == 0;
@@ -214,7 +248,7 @@ static void take_in(struct cdl_connection *connection, char *fresh, size_t lengt
     if (fits && (all_fresh ? length : connection->kept_length) > 0)
         taken = all_fresh ? serve(connection, fresh, length)
                           : serve(connection, connection->kept, connection->kept_length);
-    if (connection->closing)
+    if (connection->closing || connection->lingering)
         return;
     if (!all_fresh)
         forget_kept(connection, taken);
@@ -225,8 +259,8 @@ static void take_in(struct cdl_connection *connection, char *fresh, size_t lengt
     if (connection->kept_length == 0) {
         connection->message_began_ms = 0;
         connection->message_timeout_ms = loop->bounds.message_timeout_ms;
-    } else if (taken > 0 || connection->message_began_ms == 0) {
-        connection->message_began_ms = uv_now(&loop->uv);
+    } else if (taken > 0 || length == 0 || connection->message_began_ms == 0) {
+        connection->message_began_ms = this_moment(loop);
     }
     const bool stuck = connection->unsent == NULL && connection->kept_length > connection->listener->protocol->kept_max;
     if (!fits || stuck)
@@ -238,15 +272,20 @@ static void take_in_tls(struct cdl_connection *connection, struct cdl_slice fres
 {
     struct cdl_loop *loop = connection->listener->loop;
     int got = cdl_tls_feed(connection->tls, fresh) ? 0 : -1;
-    while (got >= 0 && !connection->closing && connection->unsent == NULL &&
+    /* What is not decrypted now waits in there until the peer has taken its answer. */
+    while (got >= 0 && may_go_on(connection) &&
            (got = cdl_tls_read(connection->tls, loop->plain_buffer, BUFFER_BYTES)) > 0)
         take_in(connection, loop->plain_buffer, (size_t)got);
-    if (connection->closing)
+    if (connection->closing || connection->lingering)
         return;
     if (connection->unsent == NULL)
         send_cipher(connection); /* the handshake's */
     if (got < 0)
         close_connection(connection);
+    else if (connection->message_began_ms == 0 && cdl_tls_is_midway(connection->tls))
+        connection->message_began_ms = this_moment(loop); /* a handshake or a record is a message, too */
+    else if (connection->kept_length == 0 && !cdl_tls_is_midway(connection->tls))
+        connection->message_began_ms = 0;
 }
 
 static void on_allocate(uv_handle_t *handle, size_t suggested, uv_buf_t *buffer)
@@ -263,9 +302,9 @@ static void on_read(uv_stream_t *stream, ssize_t got, const uv_buf_t *buffer)
         close_connection(connection);
         return;
     }
-    if (got == 0)
+    if (got == 0 || connection->lingering)
         return;
-    connection->active_ms = uv_now(&connection->listener->loop->uv);
+    connection->active_ms = this_moment(connection->listener->loop);
     if (connection->tls != NULL)
         take_in_tls(connection, (struct cdl_slice){buffer->base, (size_t)got});
     else
@@ -274,7 +313,8 @@ static void on_read(uv_stream_t *stream, ssize_t got, const uv_buf_t *buffer)
 
 static void start_reading(struct cdl_connection *connection)
 {
-    if (uv_read_start(&connection->handle.stream, on_allocate, on_read) < 0)
+    const int error = uv_read_start(&connection->handle.stream, on_allocate, on_read);
+    if (error < 0 && error != UV_EALREADY)
         close_connection(connection);
 }
 
@@ -297,9 +337,11 @@ static int accept_on(struct cdl_listener *listener, struct cdl_connection *conne
         connection->peer.ss_family = AF_UNIX;
         return error;
     }
+    /* A peer that has reset the connection meanwhile has no address any more, but what it sent could still be read: it must not
+     * pass for a Unix socket's, which is trusted. */
     int length = sizeof connection->peer;
-    uv_tcp_getpeername(&connection->handle.tcp, (struct sockaddr *)&connection->peer, &length);
-    return uv_tcp_nodelay(&connection->handle.tcp, 1);
+    error = uv_tcp_getpeername(&connection->handle.tcp, (struct sockaddr *)&connection->peer, &length);
+    return error != 0 ? error : uv_tcp_nodelay(&connection->handle.tcp, 1);
 }
 
 static void on_connection(uv_stream_t *stream, int status)
@@ -309,11 +351,15 @@ static void on_connection(uv_stream_t *stream, int status)
     if (status < 0)
         return;
     struct cdl_connection *connection = calloc(1, sizeof *connection + listener->protocol->state_bytes);
-    if (connection == NULL)
-        return; /* it stays in the kernel's queue */
+    if (connection == NULL) {
+        /* libuv accepts no more until this one is taken over, so we have to come back. */
+        listener->next_starved = loop->starved;
+        loop->starved = listener;
+        return;
+    }
     connection->state = connection + 1;
     connection->listener = listener;
-    connection->active_ms = uv_now(&loop->uv);
+    connection->active_ms = this_moment(loop);
     connection->message_timeout_ms = loop->bounds.message_timeout_ms;
     const int error = accept_on(listener, connection);
     connection->next = loop->connections;
@@ -357,29 +403,63 @@ void cdl_listener_close(struct cdl_listener *listener)
 
 /* ---- the loop ---- */
 
-static void check_time(struct cdl_connection *connection, uint64_t now)
+/* The loop's clock takes small steps only: when this process was kept waiting, what its clients have sent meanwhile lies unread in
+ * the kernel, and the time is not theirs to answer for. */
+static void step_clock(struct cdl_loop *loop)
 {
-    const struct cdl_connection_bounds *bounds = &connection->listener->loop->bounds;
-    const bool message_late = connection->message_began_ms != 0 &&
-                              now - connection->message_began_ms > connection->message_timeout_ms;
-    const bool reader_late = connection->unsent != NULL && now - connection->active_ms > bounds->write_timeout_ms;
-    const bool idle = now - connection->active_ms > bounds->idle_timeout_ms;
+    const uint64_t now_ms = uv_now(&loop->uv), passed_ms = now_ms - loop->stepped_at_ms;
+    loop->now_ms += passed_ms < 2 * CDL_TICK_MS ? passed_ms : 2 * CDL_TICK_MS;
+    loop->stepped_at_ms = now_ms;
+}
+
+static bool is_over(const struct cdl_loop *loop, uint64_t since_ms, uint64_t timeout_ms)
+{
+    return loop->now_ms > since_ms + timeout_ms;
+}
+
+static void check_time(struct cdl_connection *connection)
+{
+    struct cdl_loop *loop = connection->listener->loop;
+    const struct cdl_connection_bounds *bounds = &loop->bounds;
+    if (connection->lingering) {
+        if (is_over(loop, connection->active_ms, LINGER_MS))
+            close_connection(connection);
+        return;
+    }
+    const bool message_late = connection->unsent == NULL && connection->message_began_ms != 0 &&
+                              is_over(loop, connection->message_began_ms, connection->message_timeout_ms);
+    const bool reader_late = connection->unsent != NULL &&
+                             is_over(loop, connection->active_ms, bounds->write_timeout_ms);
+    const bool idle = is_over(loop, connection->active_ms, bounds->idle_timeout_ms);
     if (!message_late && !reader_late && !idle)
         return;
-    atomic_fetch_add_explicit(&connection->listener->loop->timed_out, 1, memory_order_relaxed);
-    if (message_late && connection->unsent == NULL)
+    atomic_fetch_add_explicit(&loop->timed_out, 1, memory_order_relaxed);
+    if (message_late)
         give_up(connection, false);
     else
         close_connection(connection);
 }
 
+/* Takes over the connections for which there was no memory. */
+static void feed_starved(struct cdl_loop *loop)
+{
+    struct cdl_listener *listener = loop->starved;
+    loop->starved = NULL;
+    for (struct cdl_listener *next; listener != NULL; listener = next) {
+        next = listener->next_starved;
+        if (!uv_is_closing(&listener->handle.any))
+            on_connection(&listener->handle.stream, 0);
+    }
+}
+
 static void on_tick(uv_timer_t *timer)
 {
     struct cdl_loop *loop = timer->data;
-    const uint64_t now = uv_now(&loop->uv);
+    feed_starved(loop);
+    step_clock(loop);
     for (struct cdl_connection *connection = loop->connections, *next; connection != NULL; connection = next) {
         next = connection->next;
-        check_time(connection, now);
+        check_time(connection);
     }
     if (loop->on_tick != NULL)
         loop->on_tick(loop);
@@ -395,6 +475,8 @@ static void on_wake(uv_async_t *async)
 bool cdl_loop_open(struct cdl_loop *loop, const struct cdl_connection_bounds *bounds)
 {
     *loop = (struct cdl_loop){.bounds = *bounds};
+    if (loop->bounds.together == NULL)
+        loop->bounds.together = &loop->alone;
     if (uv_loop_init(&loop->uv) != 0)
         return false;
     loop->read_buffer = malloc(BUFFER_BYTES);
@@ -409,6 +491,7 @@ bool cdl_loop_open(struct cdl_loop *loop, const struct cdl_connection_bounds *bo
     }
     loop->tick.data = loop;
     loop->wake.data = loop;
+    loop->stepped_at_ms = uv_now(&loop->uv);
     uv_timer_start(&loop->tick, on_tick, CDL_TICK_MS, CDL_TICK_MS);
     return true;
 }

@@ -37,10 +37,12 @@ struct cdl_connection {
     char *unsent; /* what the peer has not taken yet */
     char *tail;   /* from malloc; set by a protocol: sent behind the output, for what is too long for it */
     size_t tail_length;
-    uint64_t message_began_ms;   /* 0: between messages */
+    uint64_t message_began_ms;   /* 0: between messages; this and active_ms by the loop's own clock */
     uint32_t message_timeout_ms; /* of the message that has begun; the protocol may change it as the message goes on */
     uint64_t active_ms;
     bool finishing; /* close when everything is written */
+    bool unread;    /* with finishing: the client has more to say */
+    bool lingering; /* all is written, and what still comes is dropped */
     bool closing;
     void *state; /* the protocol's, state_bytes long */
 };
@@ -58,6 +60,7 @@ struct cdl_protocol {
 };
 
 struct cdl_listener {
+    struct cdl_listener *next_starved;
     union {
         uv_handle_t any;
         uv_stream_t stream;
@@ -72,7 +75,7 @@ struct cdl_listener {
 
 struct cdl_connection_bounds {
     uint32_t connections_max;    /* of all loops that count together */
-    _Atomic uint64_t *together;  /* where they do */
+    _Atomic uint64_t *together;  /* where they do; NULL: this loop by itself */
     uint32_t message_timeout_ms; /* what a message has unless its protocol says otherwise */
     uint32_t write_timeout_ms;
     uint32_t idle_timeout_ms;
@@ -84,11 +87,15 @@ struct cdl_loop {
     uv_async_t wake;
     struct cdl_connection_bounds bounds;
     struct cdl_connection *connections;
+    struct cdl_listener *starved; /* those with a connection for which there was no memory */
+    uint64_t now_ms;              /* the loop's own clock, which stands still while the loop does */
+    uint64_t stepped_at_ms;
     char *read_buffer, *plain_buffer, *write_buffer, *cipher_buffer;
     void (*on_tick)(struct cdl_loop *loop); /* every CDL_TICK_MS; may be NULL */
     void (*on_wake)(struct cdl_loop *loop); /* after cdl_loop_wake; may be NULL */
     void *context;
     _Atomic uint64_t accepted, rejected, timed_out, open;
+    _Atomic uint64_t alone; /* what `together` points to in a loop that counts by itself */
 };
 
 #define CDL_TICK_MS 250

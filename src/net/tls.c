@@ -64,6 +64,9 @@ struct cdl_tls_context *cdl_tls_context_new(const struct cdl_tls_files *files, s
     SSL_CTX_set_min_proto_version(context->ssl, TLS1_2_VERSION);
     SSL_CTX_set_options(context->ssl, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
     SSL_CTX_set_mode(context->ssl, SSL_MODE_RELEASE_BUFFERS);
+    /* Without a name for where a session is good, OpenSSL breaks off with a client that shows its certificate by resuming one. */
+    static const unsigned char name[] = "caudal";
+    SSL_CTX_set_session_id_context(context->ssl, name, sizeof name - 1);
     if (load_files(context->ssl, files, problem))
         return context;
     cdl_tls_context_free(context);
@@ -108,7 +111,8 @@ void cdl_tls_free(struct cdl_tls *tls)
 
 bool cdl_tls_feed(struct cdl_tls *tls, struct cdl_slice bytes)
 {
-    return bytes.length <= INT_MAX && BIO_write(tls->in, bytes.bytes, (int)bytes.length) == (int)bytes.length;
+    return bytes.length == 0 ||
+           (bytes.length <= INT_MAX && BIO_write(tls->in, bytes.bytes, (int)bytes.length) == (int)bytes.length);
 }
 
 int cdl_tls_read(struct cdl_tls *tls, char *buffer, size_t size)
@@ -119,6 +123,11 @@ int cdl_tls_read(struct cdl_tls *tls, char *buffer, size_t size)
         return got;
     const int error = SSL_get_error(tls->ssl, got);
     return error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE ? 0 : -1;
+}
+
+bool cdl_tls_is_midway(const struct cdl_tls *tls)
+{
+    return SSL_in_init(tls->ssl) || SSL_has_pending(tls->ssl) || BIO_pending(tls->in) > 0;
 }
 
 bool cdl_tls_write(struct cdl_tls *tls, struct cdl_slice bytes)

@@ -25,6 +25,8 @@ void cdl_tls_free(struct cdl_tls *tls);
 bool cdl_tls_feed(struct cdl_tls *tls, struct cdl_slice bytes);
 /* Decrypts up to `size` bytes. Returns how many, 0 when there are no more for now, -1 when the connection is over. */
 int cdl_tls_read(struct cdl_tls *tls, char *buffer, size_t size);
+/* Whether the peer has begun something, a handshake or a record, and not finished it. */
+bool cdl_tls_is_midway(const struct cdl_tls *tls);
 /* Encrypts bytes. False: the connection is over. */
 bool cdl_tls_write(struct cdl_tls *tls, struct cdl_slice bytes);
 /* Bytes for the network, handshake included, up to `size`; 0 when there are none. */

@@ -88,3 +88,10 @@ void cdl_account(struct cdl_worker *worker, const struct cdl_answer *answer)
     if (answer->kind == CDL_ANSWER_REFUSED && is_sampled(worker))
         log_refusal(worker, answer);
 }
+
+void cdl_account_named(struct cdl_worker *worker, uint32_t limit, const struct caudal_decision *decision)
+{
+    const enum cdl_counted counted = counted_of(decision);
+    cdl_counters_decision(worker->counters, cdl_slots_of(worker->live)->of[limit], counted, decision->source);
+    cdl_counters_request(worker->counters, counted, decision->source);
+}

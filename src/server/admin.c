@@ -221,7 +221,7 @@ static bool read_key(struct cdl_exchange *exchange, struct cdl_slice rest, char 
     struct cdl_writer writer = cdl_writer_on(memory, CDL_BODY_BYTES);
     struct cdl_slice parts[CDL_PER_MAX + 1];
     size_t count = 0;
-    while (count <= CDL_PER_MAX) {
+    for (;;) {
         const char *slash = rest.length > 0 ? memchr(rest.bytes, '/', rest.length) : NULL;
         const struct cdl_slice raw = slash == NULL ? rest : cdl_slice_head(rest, (size_t)(slash - rest.bytes));
         const size_t start = writer.length;
@@ -229,6 +229,10 @@ static bool read_key(struct cdl_exchange *exchange, struct cdl_slice rest, char 
         parts[count++] = (struct cdl_slice){memory + start, writer.length - start};
         if (slash == NULL)
             break;
+        if (count > CDL_PER_MAX) {
+            cdl_exchange_problem(exchange, 400, "no key has more than %u parts", CDL_PER_MAX);
+            return false;
+        }
         rest = cdl_slice_from(rest, raw.length + 1);
     }
     key->limit = cdl_policy_find(exchange->worker->live->policy, parts[0]);

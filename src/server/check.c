@@ -42,7 +42,7 @@ void cdl_check(struct cdl_exchange *exchange)
                                               CDL_BODY_BYTES); /* not needed for a body until it is decided */
     switch (cdl_original_find(&worker->live->policy->client, &asking, &scratch, &original)) {
     case CDL_ORIGINAL_TWICE:
-        cdl_exchange_problem(exchange, 400, "%s is given twice", original.about);
+        cdl_exchange_problem(exchange, 400, "%s is given twice, or says something else than its like", original.about);
         return;
     case CDL_ORIGINAL_BAD_PATH:
         cdl_exchange_problem(exchange, 400, "the original request has no path");

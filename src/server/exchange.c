@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "identity/path.h"
+#include "server/original.h"
 #include "wire/json_api.h"
 
 static struct cdl_slice date_of(struct cdl_worker *worker)
@@ -65,7 +66,7 @@ void cdl_exchange_reply_large(struct cdl_exchange *exchange, unsigned status, st
 
 void cdl_exchange_problem(struct cdl_exchange *exchange, unsigned status, const char *format, ...)
 {
-    char detail[512], text[2048];
+    char detail[512], text[4096]; /* each byte of it may become six */
     va_list arguments;
     va_start(arguments, format);
     const int length = vsnprintf(detail, sizeof detail, format, arguments);
@@ -119,11 +120,9 @@ static void handle_ready(struct cdl_exchange *exchange, const struct cdl_http1 *
     exchange->keep_alive = request.keep_alive &&
                            !atomic_load_explicit(&exchange->worker->server->draining, memory_order_relaxed);
     exchange->query = cdl_target_query(request.target);
-    const char *question_mark = request.target.length > 0 ? memchr(request.target.bytes, '?', request.target.length)
-                                                          : NULL;
-    exchange->path = question_mark == NULL
-                         ? request.target
-                         : cdl_slice_head(request.target, (size_t)(question_mark - request.target.bytes));
+    const struct cdl_slice target = cdl_target_without_origin(request.target);
+    const char *question_mark = target.length > 0 ? memchr(target.bytes, '?', target.length) : NULL;
+    exchange->path = question_mark == NULL ? target : cdl_slice_head(target, (size_t)(question_mark - target.bytes));
     handle(exchange);
     exchange->request = NULL;
 }

@@ -42,6 +42,8 @@ static unsigned ask_limit(struct cdl_worker *worker, const struct cdl_json_reque
         }
     const struct cdl_named_key key = {index, question->key_parts, question->key_part_count};
     const int status = cdl_limiter_named(worker->live, &key, operation, question->cost, worker->scratch, decision);
+    if (operation == CDL_NAMED_TAKE && status != CAUDAL_ERR_ARGUMENT && status != CAUDAL_ERR_KEY)
+        cdl_account_named(worker, index, decision);
     if (status == CAUDAL_ERR_ARGUMENT) {
         cdl_writef(detail, "a key of limit '%.*s' has %u parts, not %zu", CDL_SLICE_ARG(question->limit),
                    policy->limits[index].per_count, question->key_part_count);
@@ -49,7 +51,7 @@ static unsigned ask_limit(struct cdl_worker *worker, const struct cdl_json_reque
     }
     if (status != CAUDAL_OK) {
         cdl_write_text(detail, caudal_status_text(status));
-        return 400;
+        return status == CAUDAL_ERR_KEY ? 400 : 503;
     }
     return 0;
 }

@@ -29,22 +29,38 @@ static bool find_once(const struct cdl_asking *asking, struct cdl_slice name, st
     return true;
 }
 
-/* The value under any of these names. False: two of them were sent, and they disagree. A proxy sets the one that it knows, and
- * passes on what the client wrote under the others: neither can be believed. */
+struct cdl_slice cdl_target_without_origin(struct cdl_slice target)
+{
+    for (size_t i = 0; i + 2 < target.length && target.bytes[i] != '/' && target.bytes[i] != '?'; i++) {
+        if (memcmp(target.bytes + i, "://", 3) != 0)
+            continue;
+        for (i += 3; i < target.length && target.bytes[i] != '/' && target.bytes[i] != '?'; i++)
+            ;
+        return cdl_slice_from(target, i);
+    }
+    return target;
+}
+
+/* False: it was said twice, under one name or under two that do not agree. */
 static bool find_any(const struct cdl_asking *asking, const struct names *names, struct cdl_original *original,
                      struct cdl_slice *value)
 {
-    bool said = false;
+    bool is_found = false;
     for (size_t i = 0; i < names->count; i++) {
         struct cdl_slice found = {NULL, 0};
-        if (!find_once(asking, names->of[i], &found) || (said && found.length > 0 && !cdl_slice_equal(found, *value))) {
+        if (!find_once(asking, names->of[i], &found)) {
             original->about = names->of[i].bytes;
             return false;
         }
         if (found.length == 0)
             continue;
-        said = true;
-        *value = found;
+        if (is_found && !cdl_slice_equal(cdl_target_without_origin(found), cdl_target_without_origin(*value))) {
+            original->about = names->of[i].bytes;
+            return false;
+        }
+        if (!is_found)
+            *value = found;
+        is_found = true;
     }
     return true;
 }

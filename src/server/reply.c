@@ -83,7 +83,7 @@ static void refuse(struct cdl_exchange *exchange, const struct cdl_answer *answe
 static void problem(struct cdl_exchange *exchange, unsigned status, bool deny_as_403, struct cdl_slice limit,
                     const char *detail)
 {
-    char line_text[1024], body_text[2048];
+    char line_text[1024], body_text[4096];
     struct cdl_writer lines = cdl_writer_on(line_text, sizeof line_text);
     struct cdl_writer body = cdl_writer_on(body_text, sizeof body_text);
     write_status(&lines, status, limit);

@@ -455,13 +455,16 @@ static void start_signals(struct cdl_server *server)
 
 static int run_parts(struct cdl_server *server)
 {
+    int status = 0;
     start_signals(server);
     server->admin.loop.on_tick = on_admin_tick;
     for (uint32_t i = 0; i < server->worker_count; i++) {
         renew(&server->workers[i]);
         if (uv_thread_create(&server->workers[i].thread, run_worker, &server->workers[i]) != 0) {
             fprintf(stderr, "caudal: cannot start a thread\n");
+            cdl_limiter_release(server->workers[i].live);
             server->worker_count = i;
+            status = 1;
             stop(server);
         }
     }
@@ -472,7 +475,7 @@ static int run_parts(struct cdl_server *server)
         uv_thread_join(&server->workers[i].thread);
     cdl_limiter_release(server->admin.live);
     server->admin.live = NULL;
-    return 0;
+    return status;
 }
 
 static void close_parts(struct cdl_server *server)

@@ -1,0 +1,513 @@
+/* Connections on loopback: slow readers, clients that go on talking after our last word, clients that are gone before they are
+ * accepted, and the same through TLS. The clients and the loop take turns in one thread. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <openssl/pem.h>
+#include <openssl/ssl.h>
+#include <openssl/x509.h>
+
+#include "../support.h"
+#include "net/connection.h"
+#include "net/listen.h"
+
+/* ---- a protocol: a letter asks for ANSWER_BYTES of it, '(' begins a message that ')' ends, '!' is the last ---- */
+
+#define ANSWER_BYTES 100000u
+#define KEPT_MAX 1000u
+
+static unsigned calls; /* of receive, with bytes */
+
+static void answer(struct cdl_writer *output, char letter)
+{
+    memset(output->bytes + output->length, letter, ANSWER_BYTES);
+    output->length += ANSWER_BYTES;
+}
+
+static size_t receive(struct cdl_connection *connection, char *bytes, size_t length, struct cdl_writer *output,
+                      bool *finish)
+{
+    (void)connection;
+    size_t taken = 0;
+    calls++;
+    while (taken < length && !*finish && output->size - output->length >= ANSWER_BYTES) {
+        if (bytes[taken] == '(') {
+            const char *end = memchr(bytes + taken, ')', length - taken);
+            if (end == NULL)
+                break;
+            taken = (size_t)(end - bytes);
+        }
+        *finish = bytes[taken] == '!';
+        answer(output, bytes[taken++]);
+    }
+    return taken;
+}
+
+static void give_up(struct cdl_connection *connection, bool too_long, struct cdl_writer *output)
+{
+    (void)connection;
+    cdl_write_text(output, too_long ? "too long" : "too late");
+}
+
+static const struct cdl_protocol protocol = {.kept_max = KEPT_MAX, .receive = receive, .give_up = give_up};
+
+/* ---- the loop and its clients ---- */
+
+struct bed {
+    struct cdl_loop loop;
+    struct cdl_listener listener;
+    uint16_t port;
+};
+
+static struct bed bed;
+static const struct cdl_connection_bounds patient = {
+    .connections_max = 100, .message_timeout_ms = 60000, .write_timeout_ms = 60000, .idle_timeout_ms = 60000};
+
+static void open_bed(const struct cdl_connection_bounds *bounds, struct cdl_tls_context *tls)
+{
+    struct cdl_endpoint endpoint;
+    struct cdl_socket socket;
+    const char *why;
+    calls = 0;
+    assert_true(cdl_endpoint_parse(CDL_SLICE("127.0.0.1:0"), &endpoint, &why));
+    assert_int_equal(cdl_listen(&endpoint, &socket, 1, NULL), CAUDAL_OK);
+    bed.port = (uint16_t)atoi(strrchr(socket.text, ':') + 1);
+    assert_true(cdl_loop_open(&bed.loop, bounds));
+    assert_int_equal(cdl_listener_open(&bed.listener, &bed.loop, socket.fd, &protocol, tls, NULL), 0);
+}
+
+static void turn(void)
+{
+    uv_run(&bed.loop.uv, UV_RUN_NOWAIT);
+}
+
+static uint64_t open_connections(void)
+{
+    return atomic_load(&bed.loop.open);
+}
+
+static void close_bed(void)
+{
+    cdl_loop_finish(&bed.loop);
+    cdl_loop_run(&bed.loop);
+    assert_int_equal(open_connections(), 0);
+    assert_int_equal(uv_loop_alive(&bed.loop.uv), 0);
+    cdl_loop_close(&bed.loop);
+}
+
+/* A client with small buffers, so that a slow one is slow at once. */
+static int connect_client(void)
+{
+    const int size = 4096, fd = socket(AF_INET, SOCK_STREAM, 0);
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(bed.port)};
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof size), 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof address), 0);
+    assert_int_equal(fcntl(fd, F_SETFL, O_NONBLOCK), 0);
+    return fd;
+}
+
+static void reset_client(int fd)
+{
+    const struct linger now = {1, 0};
+    setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof now);
+    close(fd);
+}
+
+#define PATIENCE 2000000 /* turns; a test that fails must end */
+
+/* Reads until `wanted` bytes or the end; how many there were. Each byte must be the next of `letters` that is due. */
+static size_t read_answers(int fd, const char *letters, size_t wanted)
+{
+    static char buffer[65536];
+    size_t got = 0;
+    for (unsigned i = 0; i < PATIENCE && got < wanted; i++) {
+        const ssize_t length = recv(fd, buffer, sizeof buffer, 0);
+        if (length == 0)
+            break;
+        for (ssize_t at = 0; at < length; at++, got++)
+            if (buffer[at] != letters[got / ANSWER_BYTES])
+                fail_msg("byte %zu is '%c', not '%c'", got, buffer[at], letters[got / ANSWER_BYTES]);
+        turn();
+    }
+    return got;
+}
+
+/* What comes until the end; fails when the connection is reset. */
+static const char *read_end(int fd)
+{
+    static char text[256];
+    size_t length = 0;
+    for (unsigned i = 0; i < PATIENCE; i++) {
+        const ssize_t got = recv(fd, text + length, sizeof text - 1 - length, 0);
+        if (got == 0)
+            break;
+        assert_true(got > 0 || errno == EAGAIN);
+        length += got > 0 ? (size_t)got : 0;
+        uv_run(&bed.loop.uv, got > 0 ? UV_RUN_NOWAIT : UV_RUN_ONCE);
+    }
+    text[length] = '\0';
+    return text;
+}
+
+/* ---- plain ---- */
+
+static void answers_wait_for_a_slow_reader_in_order(void **state)
+{
+    (void)state;
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz";
+    open_bed(&patient, NULL);
+    const int fd = connect_client();
+    assert_int_equal(send(fd, letters, 52, 0), 52);
+    for (int i = 0; i < 100; i++)
+        turn();
+    assert_true(calls < 10); /* nobody answers ahead of a reader */
+    assert_int_equal(read_answers(fd, letters, 52 * ANSWER_BYTES), 52 * ANSWER_BYTES);
+    close(fd);
+    close_bed();
+}
+
+static void a_message_that_is_too_long_is_told_so_while_it_still_comes(void **state)
+{
+    (void)state;
+    static char endless[200000];
+    memset(endless, '(', sizeof endless);
+    open_bed(&patient, NULL);
+    const int fd = connect_client();
+    size_t sent = 0;
+    for (unsigned i = 0; i < PATIENCE && sent < sizeof endless; i++) {
+        const ssize_t length = send(fd, endless + sent, sizeof endless - sent, MSG_NOSIGNAL);
+        assert_true(length > 0 || errno == EAGAIN); /* not EPIPE, not ECONNRESET */
+        sent += length > 0 ? (size_t)length : 0;
+        turn();
+    }
+    assert_int_equal(sent, sizeof endless);
+    assert_string_equal(read_end(fd), "too long");
+    close(fd);
+    for (unsigned i = 0; i < PATIENCE && open_connections() > 0; i++)
+        turn();
+    close_bed();
+}
+
+static void a_client_that_talks_on_after_the_last_answer_gets_it_whole(void **state)
+{
+    (void)state;
+    open_bed(&patient, NULL);
+    const int fd = connect_client();
+    assert_int_equal(send(fd, "ab!cd", 5, 0), 5);
+    assert_int_equal(read_answers(fd, "ab!", 4 * ANSWER_BYTES), 3 * ANSWER_BYTES);
+    close(fd);
+    close_bed();
+}
+
+static void half_a_message_has_its_time(void **state)
+{
+    (void)state;
+    const struct cdl_connection_bounds hasty = {
+        .connections_max = 100, .message_timeout_ms = 1, .write_timeout_ms = 60000, .idle_timeout_ms = 60000};
+    open_bed(&hasty, NULL);
+    const int fd = connect_client();
+    assert_int_equal(send(fd, "(", 1, 0), 1);
+    assert_string_equal(read_end(fd), "too late");
+    assert_int_equal(atomic_load(&bed.loop.timed_out), 1);
+    close(fd);
+    close_bed();
+}
+
+/* As after SIGSTOP, or on a machine with too much to do: what clients sent meanwhile lies in the kernel. */
+static void time_in_which_the_loop_stood_still_is_not_the_clients(void **state)
+{
+    (void)state;
+    open_bed(&patient, NULL);
+    const int fd = connect_client();
+    assert_int_equal(send(fd, "(", 1, 0), 1);
+    while (calls == 0)
+        turn();
+    bed.loop.stepped_at_ms -= 3600 * 1000;
+    const uint64_t before_ms = bed.loop.now_ms;
+    while (bed.loop.now_ms == before_ms)
+        uv_run(&bed.loop.uv, UV_RUN_ONCE);
+    assert_int_equal(open_connections(), 1);
+    assert_int_equal(atomic_load(&bed.loop.timed_out), 0);
+    close(fd);
+    close_bed();
+}
+
+/* What it sent could still be read, but nobody knows from whom it came. */
+static void a_client_that_was_reset_before_it_was_accepted_is_not_heard(void **state)
+{
+    (void)state;
+    open_bed(&patient, NULL);
+    for (int i = 0; i < 3; i++) {
+        const int fd = connect_client();
+        assert_int_equal(send(fd, "abc", 3, 0), 3);
+        reset_client(fd);
+    }
+    for (int i = 0; i < 20; i++)
+        turn();
+    assert_int_equal(calls, 0);
+    assert_int_equal(atomic_load(&bed.loop.accepted), 0);
+    assert_int_equal(atomic_load(&bed.loop.rejected), 3);
+    assert_int_equal(open_connections(), 0);
+    close_bed();
+}
+
+static void clients_that_vanish_in_the_middle_leave_nothing(void **state)
+{
+    (void)state;
+    open_bed(&patient, NULL);
+    for (int i = 0; i < 50; i++) {
+        const int fd = connect_client();
+        assert_true(send(fd, "abcdefgh(", 9, 0) == 9);
+        for (int n = 0; n < i % 5; n++)
+            turn();
+        reset_client(fd);
+    }
+    for (unsigned i = 0; i < PATIENCE && open_connections() > 0; i++)
+        turn();
+    assert_int_equal(open_connections(), 0);
+    close_bed();
+}
+
+static void more_connections_than_allowed_are_turned_away(void **state)
+{
+    (void)state;
+    const struct cdl_connection_bounds few = {
+        .connections_max = 2, .message_timeout_ms = 60000, .write_timeout_ms = 60000, .idle_timeout_ms = 60000};
+    int clients[5];
+    open_bed(&few, NULL);
+    for (int i = 0; i < 5; i++)
+        clients[i] = connect_client();
+    for (int i = 0; i < 20; i++)
+        turn();
+    assert_int_equal(atomic_load(&bed.loop.accepted), 2);
+    assert_int_equal(atomic_load(&bed.loop.rejected), 3);
+    for (int i = 0; i < 5; i++)
+        close(clients[i]);
+    close_bed();
+}
+
+/* ---- TLS ---- */
+
+static char certificate_file[] = "/tmp/caudal-test-XXXXXX", key_file[] = "/tmp/caudal-test-XXXXXX";
+
+/* A certificate of our own, which is also its authority. */
+static void make_certificate(void)
+{
+    EVP_PKEY *key = EVP_EC_gen("P-256");
+    X509 *certificate = X509_new();
+    ASN1_INTEGER_set(X509_get_serialNumber(certificate), 1);
+    X509_set_version(certificate, 2);
+    X509_gmtime_adj(X509_getm_notBefore(certificate), -3600);
+    X509_gmtime_adj(X509_getm_notAfter(certificate), 3600);
+    X509_set_pubkey(certificate, key);
+    X509_NAME_add_entry_by_txt(X509_get_subject_name(certificate), "CN", MBSTRING_ASC, (const unsigned char *)"test",
+                               -1, -1, 0);
+    X509_set_issuer_name(certificate, X509_get_subject_name(certificate));
+    assert_true(X509_sign(certificate, key, EVP_sha256()) > 0);
+    FILE *file = fdopen(mkstemp(certificate_file), "w");
+    assert_int_equal(PEM_write_X509(file, certificate), 1);
+    fclose(file);
+    file = fdopen(mkstemp(key_file), "w");
+    assert_int_equal(PEM_write_PrivateKey(file, key, NULL, NULL, 0, NULL, NULL), 1);
+    fclose(file);
+    X509_free(certificate);
+    EVP_PKEY_free(key);
+}
+
+static int setup_tls(void **state)
+{
+    (void)state;
+    make_certificate();
+    return 0;
+}
+
+static int teardown_tls(void **state)
+{
+    (void)state;
+    unlink(certificate_file);
+    unlink(key_file);
+    return 0;
+}
+
+static struct cdl_tls_context *tls_context(const char *client_ca)
+{
+    struct caudal_problem problem;
+    const struct cdl_tls_files files = {certificate_file, key_file, client_ca};
+    struct cdl_tls_context *context = cdl_tls_context_new(&files, &problem);
+    if (context == NULL)
+        fail_msg("%s", problem.message);
+    return context;
+}
+
+/* Calls `step` in turns with the loop until it is done or fails for good. */
+static int with_turns(SSL *ssl, int (*step)(SSL *ssl))
+{
+    int result = -1;
+    for (unsigned i = 0; i < PATIENCE && (result = step(ssl)) != 1; i++) {
+        if (SSL_get_error(ssl, result) != SSL_ERROR_WANT_READ && SSL_get_error(ssl, result) != SSL_ERROR_WANT_WRITE)
+            break;
+        turn();
+    }
+    return result;
+}
+
+static size_t read_tls_answers(SSL *ssl, const char *letters, size_t wanted)
+{
+    static char buffer[16384];
+    size_t got = 0;
+    for (unsigned i = 0; i < PATIENCE && got < wanted; i++) {
+        const int length = SSL_read(ssl, buffer, sizeof buffer);
+        if (length <= 0 && SSL_get_error(ssl, length) != SSL_ERROR_WANT_READ)
+            break;
+        for (int at = 0; at < length; at++, got++)
+            if (buffer[at] != letters[got / ANSWER_BYTES])
+                fail_msg("byte %zu is '%c', not '%c'", got, buffer[at], letters[got / ANSWER_BYTES]);
+        turn();
+    }
+    return got;
+}
+
+/* Many records lie in one read: what is behind the first must wait until its answer has been taken. */
+static void answers_wait_for_a_slow_reader_through_tls_too(void **state)
+{
+    (void)state;
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz";
+    struct cdl_tls_context *context = tls_context(NULL);
+    SSL_CTX *client = SSL_CTX_new(TLS_client_method());
+    open_bed(&patient, context);
+    const int fd = connect_client();
+    SSL *ssl = SSL_new(client);
+    SSL_set_fd(ssl, fd);
+    assert_int_equal(with_turns(ssl, SSL_connect), 1);
+    for (int i = 0; i < 52; i++)
+        assert_int_equal(SSL_write(ssl, letters + i, 1), 1);
+    for (int i = 0; i < 100; i++)
+        turn();
+    assert_int_equal(read_tls_answers(ssl, letters, 52 * ANSWER_BYTES), 52 * ANSWER_BYTES);
+    SSL_free(ssl);
+    close(fd);
+    close_bed();
+    SSL_CTX_free(client);
+    cdl_tls_context_free(context);
+}
+
+static void a_handshake_has_its_time_however_often_a_byte_comes(void **state)
+{
+    (void)state;
+    const struct cdl_connection_bounds hasty = {
+        .connections_max = 100, .message_timeout_ms = 1, .write_timeout_ms = 60000, .idle_timeout_ms = 60000};
+    struct cdl_tls_context *context = tls_context(NULL);
+    open_bed(&hasty, context);
+    const int fd = connect_client();
+    assert_int_equal(send(fd, "\x16\x03\x01", 3, 0), 3);
+    assert_string_equal(read_end(fd), "");
+    assert_int_equal(atomic_load(&bed.loop.timed_out), 1);
+    assert_int_equal(calls, 0);
+    close(fd);
+    close_bed();
+    cdl_tls_context_free(context);
+}
+
+static SSL_SESSION *kept_session;
+
+static int keep_session(SSL *ssl, SSL_SESSION *session)
+{
+    (void)ssl;
+    SSL_SESSION_free(kept_session);
+    kept_session = session;
+    return 1;
+}
+
+static void a_client_with_a_certificate_may_resume_its_session(void **state)
+{
+    (void)state;
+    struct cdl_tls_context *context = tls_context(certificate_file);
+    SSL_CTX *client = SSL_CTX_new(TLS_client_method());
+    SSL_CTX_set_session_cache_mode(client, SSL_SESS_CACHE_CLIENT);
+    SSL_CTX_sess_set_new_cb(client, keep_session);
+    assert_int_equal(SSL_CTX_use_certificate_file(client, certificate_file, SSL_FILETYPE_PEM), 1);
+    assert_int_equal(SSL_CTX_use_PrivateKey_file(client, key_file, SSL_FILETYPE_PEM), 1);
+    open_bed(&patient, context);
+    for (int round = 0; round < 3; round++) {
+        const int fd = connect_client();
+        SSL *ssl = SSL_new(client);
+        SSL_set_fd(ssl, fd);
+        if (kept_session != NULL)
+            SSL_set_session(ssl, kept_session);
+        assert_int_equal(with_turns(ssl, SSL_connect), 1);
+        assert_int_equal(SSL_write(ssl, "a", 1), 1);
+        assert_int_equal(read_tls_answers(ssl, "a", ANSWER_BYTES), ANSWER_BYTES);
+        assert_int_equal(SSL_session_reused(ssl), round > 0);
+        SSL_shutdown(ssl); /* otherwise the session counts as broken */
+        SSL_free(ssl);
+        close(fd);
+    }
+    close_bed();
+    SSL_SESSION_free(kept_session);
+    kept_session = NULL;
+    SSL_CTX_free(client);
+    cdl_tls_context_free(context);
+}
+
+static void a_client_without_a_certificate_is_not_heard(void **state)
+{
+    (void)state;
+    struct cdl_tls_context *context = tls_context(certificate_file);
+    SSL_CTX *client = SSL_CTX_new(TLS_client_method());
+    open_bed(&patient, context);
+    const int fd = connect_client();
+    SSL *ssl = SSL_new(client);
+    SSL_set_fd(ssl, fd);
+    with_turns(ssl, SSL_connect); /* TLS 1.3 lets the client believe that it is in */
+    SSL_write(ssl, "a", 1);
+    assert_int_equal(read_tls_answers(ssl, "a", ANSWER_BYTES), 0);
+    assert_int_equal(calls, 0);
+    SSL_free(ssl);
+    close(fd);
+    close_bed();
+    SSL_CTX_free(client);
+    cdl_tls_context_free(context);
+}
+
+static void files_that_are_no_certificate_are_named(void **state)
+{
+    (void)state;
+    struct caudal_problem problem;
+    const struct cdl_tls_files absent = {"/nonexistent/cert", key_file, NULL},
+                               mixed = {certificate_file, certificate_file, NULL},
+                               no_ca = {certificate_file, key_file, key_file};
+    assert_null(cdl_tls_context_new(&absent, &problem));
+    assert_non_null(strstr(problem.message, "/nonexistent/cert"));
+    assert_null(cdl_tls_context_new(&mixed, &problem));
+    assert_non_null(strstr(problem.message, certificate_file));
+    assert_null(cdl_tls_context_new(&no_ca, &problem));
+    assert_non_null(strstr(problem.message, key_file));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(answers_wait_for_a_slow_reader_in_order),
+        cmocka_unit_test(a_message_that_is_too_long_is_told_so_while_it_still_comes),
+        cmocka_unit_test(a_client_that_talks_on_after_the_last_answer_gets_it_whole),
+        cmocka_unit_test(half_a_message_has_its_time),
+        cmocka_unit_test(time_in_which_the_loop_stood_still_is_not_the_clients),
+        cmocka_unit_test(a_client_that_was_reset_before_it_was_accepted_is_not_heard),
+        cmocka_unit_test(clients_that_vanish_in_the_middle_leave_nothing),
+        cmocka_unit_test(more_connections_than_allowed_are_turned_away),
+        cmocka_unit_test(answers_wait_for_a_slow_reader_through_tls_too),
+        cmocka_unit_test(a_handshake_has_its_time_however_often_a_byte_comes),
+        cmocka_unit_test(a_client_with_a_certificate_may_resume_its_session),
+        cmocka_unit_test(a_client_without_a_certificate_is_not_heard),
+        cmocka_unit_test(files_that_are_no_certificate_are_named),
+    };
+    signal(SIGPIPE, SIG_IGN);
+    return cmocka_run_group_tests(tests, setup_tls, teardown_tls);
+}
