@@ -282,7 +282,7 @@ static void keys(struct cdl_exchange *exchange, struct cdl_slice rest)
     const int status = cdl_limiter_named(worker->live, &key, reset ? CDL_NAMED_RESET : CDL_NAMED_PEEK, 0,
                                          worker->scratch, &decision);
     if (status == CAUDAL_ERR_ARGUMENT) {
-        cdl_exchange_problem(exchange, 400, "a key of this limit has %u parts, not %zu", limit->per_count,
+        cdl_exchange_problem(exchange, 400, "a key of this limit has parts: %u, not %zu", limit->per_count,
                              key.value_count);
         return;
     }

@@ -1,4 +1,6 @@
 /* Forward-auth: a proxy asks, with any method on /check, whether to let a request pass. */
+#include <stdio.h>
+
 #include "identity/path.h"
 #include "server/original.h"
 #include "server/reply.h"
@@ -28,6 +30,7 @@ void cdl_check(struct cdl_exchange *exchange)
 {
     struct cdl_worker *worker = exchange->worker;
     bool deny_as_403;
+    char detail[128];
     if (!read_options(exchange, &deny_as_403))
         return;
     const struct cdl_asking asking = {
@@ -42,10 +45,11 @@ void cdl_check(struct cdl_exchange *exchange)
                                               CDL_BODY_BYTES); /* not needed for a body until it is decided */
     switch (cdl_original_find(&worker->live->policy->client, &asking, &scratch, &original)) {
     case CDL_ORIGINAL_TWICE:
-        cdl_exchange_problem(exchange, 400, "%s is given twice, or says something else than its like", original.about);
+        snprintf(detail, sizeof detail, "%s is given twice, or says something else than its like", original.about);
+        cdl_reply_problem(exchange, 400, deny_as_403, CDL_SLICE(""), detail);
         return;
     case CDL_ORIGINAL_BAD_PATH:
-        cdl_exchange_problem(exchange, 400, "the original request has no path");
+        cdl_reply_problem(exchange, 400, deny_as_403, CDL_SLICE(""), "the original request has no path");
         return;
     case CDL_ORIGINAL_OK:
         break;

@@ -45,7 +45,7 @@ static unsigned ask_limit(struct cdl_worker *worker, const struct cdl_json_reque
     if (operation == CDL_NAMED_TAKE && status != CAUDAL_ERR_ARGUMENT && status != CAUDAL_ERR_KEY)
         cdl_account_named(worker, index, decision);
     if (status == CAUDAL_ERR_ARGUMENT) {
-        cdl_writef(detail, "a key of limit '%.*s' has %u parts, not %zu", CDL_SLICE_ARG(question->limit),
+        cdl_writef(detail, "a key of limit '%.*s' has parts: %u, not %zu", CDL_SLICE_ARG(question->limit),
                    policy->limits[index].per_count, question->key_part_count);
         return 400;
     }

@@ -80,8 +80,8 @@ static void refuse(struct cdl_exchange *exchange, const struct cdl_answer *answe
     cdl_exchange_reply(exchange, deny_as_403 ? 403 : 429, CDL_TYPE_PROBLEM, cdl_written(&lines), cdl_written(&body));
 }
 
-static void problem(struct cdl_exchange *exchange, unsigned status, bool deny_as_403, struct cdl_slice limit,
-                    const char *detail)
+void cdl_reply_problem(struct cdl_exchange *exchange, unsigned status, bool deny_as_403, struct cdl_slice limit,
+                       const char *detail)
 {
     char line_text[1024], body_text[4096];
     struct cdl_writer lines = cdl_writer_on(line_text, sizeof line_text);
@@ -124,8 +124,8 @@ static void refuse_unasked(struct cdl_exchange *exchange, const struct cdl_answe
     struct cdl_writer why = cdl_writer_on(detail, sizeof detail - 1);
     const unsigned status = cdl_reply_why(live, &answer->plan, &why);
     detail[why.length] = '\0';
-    problem(exchange, status, deny_as_403, limit != CDL_NONE ? live->policy->limits[limit].name : CDL_SLICE(""),
-            detail);
+    cdl_reply_problem(exchange, status, deny_as_403,
+                      limit != CDL_NONE ? live->policy->limits[limit].name : CDL_SLICE(""), detail);
 }
 
 void cdl_reply(struct cdl_exchange *exchange, const struct cdl_answer *answer, bool deny_as_403)
@@ -137,8 +137,8 @@ void cdl_reply(struct cdl_exchange *exchange, const struct cdl_answer *answer, b
         cdl_exchange_reply(exchange, 200, CDL_SLICE(""), cdl_written(&lines), CDL_SLICE(""));
     } else if (answer->kind == CDL_ANSWER_UNAVAILABLE) {
         const struct cdl_charge *charge = &answer->plan.charges[answer->binding];
-        problem(exchange, 503, deny_as_403, exchange->worker->live->policy->limits[charge->limit].name,
-                "the store cannot be asked, and the limit is to refuse then");
+        cdl_reply_problem(exchange, 503, deny_as_403, exchange->worker->live->policy->limits[charge->limit].name,
+                          "the store cannot be asked, and the limit is to refuse then");
     } else if (answer->binding == CDL_NONE) {
         refuse_unasked(exchange, answer, deny_as_403);
     } else {

@@ -9,6 +9,10 @@
  * 403 for requests that are refused without asking the store. A refusal names its limit in Caudal-Limit. */
 void cdl_reply(struct cdl_exchange *exchange, const struct cdl_answer *answer, bool deny_as_403);
 
+/* A refusal in words, without numbers. The limit's name may be empty. */
+void cdl_reply_problem(struct cdl_exchange *exchange, unsigned status, bool deny_as_403, struct cdl_slice limit,
+                       const char *detail);
+
 /* Why a request was refused without asking the store, in words; returns the status for it. */
 unsigned cdl_reply_why(const struct cdl_live_policy *live, const struct cdl_plan *plan, struct cdl_writer *why);
 

@@ -160,6 +160,18 @@ def test_C69_a_trusted_peer_speaks_for_its_client(serve):
     assert request(server.http, "POST", "/check", [("X-Forwarded-Uri", "/v1/x")], host="api.test").status == 429
 
 
+def test_every_answer_but_200_is_403_for_who_asks_for_that(serve):
+    server = serve(limits("name: keyed, per: [header.x-api-key], rate: 1/hour"))
+    cases = {"403": [], "400": [("X-Api-Key", "a"), ("X-Api-Key", "b")], "429": [("X-Api-Key", "a")]}
+    get(server.http, "/check?deny=403", [("X-Api-Key", "a")])
+    for status, fields in cases.items():
+        answer = get(server.http, "/check?deny=403", fields)
+        assert (answer.status, answer.get("caudal-status")) == (403, status), answer
+    for fields in ([("X-Original-URI", "/a"), ("X-Original-URI", "/b")], [("X-Original-URI", "nowhere")]):
+        answer = get(server.http, "/check?deny=403", [("X-Api-Key", "b"), *fields])
+        assert (answer.status, answer.get("caudal-status")) == (403, "400"), answer
+
+
 @pytest.mark.parametrize("name", ["X-Forwarded-Uri", "X-Forwarded-Method", "X-Forwarded-Host", "X-Original-URI"])
 def test_C69_a_deciding_field_that_is_sent_twice_is_refused(serve, name):
     server = serve(PER_CLIENT)

@@ -15,6 +15,7 @@ limits:
   - {name: per-client, when: {path: /limited}, per: [client_ip], rate: 3 per 3s}
   - {name: writes, when: {method: POST, path: /v1/*}, per: [header.x-api-key], if_missing: skip, rate: 1/hour}
   - {name: huge, when: {path: /never}, rate: 2/hour, cost: 5}
+  - {name: keyed, when: {path: /keyed}, per: [header.x-api-key], if_missing: deny, rate: 100/hour}
 """
 NAMES = ["nginx", "caddy", "haproxy", "apache2"]
 
@@ -98,6 +99,18 @@ def test_C69_clients_cannot_write_what_proxies_say(serve, proxy, name):
 def test_C70_what_is_exempt_passes(serve, proxy, name):
     front = proxy(name, serve(POLICY))
     assert {request(front.address, "OPTIONS", "/limited").status for _ in range(6)} == {200}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_C89_what_a_limit_counts_by_is_missing_or_there_twice(serve, proxy, app, name):
+    front = proxy(name, serve(POLICY))
+    assert get(front.address, "/keyed").status == 403
+    assert get(front.address, "/keyed", [("X-Api-Key", "")]).status == 403
+    twice = get(front.address, "/keyed", [("X-Api-Key", "a"), ("X-Api-Key", "b")]).status
+    # Apache makes one value of two, "a, b", before anybody can see them.
+    assert twice == (200 if name == "apache2" else 400)
+    assert len(app.seen) == (1 if name == "apache2" else 0)
+    assert get(front.address, "/keyed", [("X-Api-Key", "a")]).status == 200
 
 
 @pytest.mark.parametrize("name", NAMES)
