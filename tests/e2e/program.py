@@ -130,15 +130,22 @@ class Server:
         status = self.process.wait(seconds)
         return status, time.monotonic() - begin
 
-    def _ends_of_a_signal(self):
-        self.signal(signal.SIGTERM)  # the second one ends it at once; two that come together are one
-        return self.process.poll() is not None
+    def _has_taken_the_signal(self):
+        """Two that come together are one: the second waits until the first has been delivered."""
+        if self.process.poll() is not None:
+            return True
+        status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
+        return not int(re.search(r"ShdPnd:\s+(\w+)", status).group(1), 16) & 1 << signal.SIGTERM - 1
 
     def stop(self):
         """Ends the server however it is, and returns its exit status."""
+        if self.process.poll() is None:
+            self.signal(signal.SIGTERM)
+            until(self._has_taken_the_signal, "the server takes a signal")
+            self.signal(signal.SIGTERM)  # drains no longer
         try:
-            until(self._ends_of_a_signal, "the server ends")
-        except AssertionError:
+            self.process.wait(DEADLINE_S)
+        except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
         self._reader.join(DEADLINE_S)

@@ -3,8 +3,6 @@
 import contextlib
 import math
 import resource
-import selectors
-import signal
 import socket
 import time
 
@@ -214,7 +212,7 @@ def test_10000_slow_connections_do_not_slow_down_a_good_one(serve):
     count, old = 10_000, raise_descriptors(12_000)
     server = serve(limits("name: one, rate: 1000000000/hour",
                           more="listen: {caps: {connections: 11000}, timeouts: {header: 60s, idle: 60s}}\n"))
-    slow, selector = [], selectors.DefaultSelector()
+    slow = []
     try:
         for i in range(count):
             one = socket.create_connection(server.http, 20)
@@ -236,7 +234,6 @@ def test_10000_slow_connections_do_not_slow_down_a_good_one(serve):
             one.sendall(b"\r\nHost: x\r\n\r\n")
             assert one.recv(1000).startswith(b"HTTP/1.1 200 ")
     finally:
-        selector.close()
         for one in slow:
             one.close()
         resource.setrlimit(resource.RLIMIT_NOFILE, old)
@@ -265,7 +262,7 @@ def test_without_descriptors_for_all_the_administrator_still_gets_in(tmp_path):
     for one in held:
         one.close()
     until(lambda: answers(server), "there is room again")
-    assert server.stop() in (0, -signal.SIGTERM)
+    assert server.stop() == 0
 
 
 def answers(server):
