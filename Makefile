@@ -23,11 +23,11 @@ run: build ## serve a small policy on 127.0.0.1:8080, until Ctrl-C
 	@$(RELEASE)/src/caudal serve examples/quickstart.yaml
 
 check: ## all tests: under ten minutes on two cores
-	@$(PACKAGES) build python fuzz check
+	@$(PACKAGES) build python fuzz check e2e
 	@$(PYTHON) tests/run.py check
 
 check-long: ## the same and more: 64-bit Arm, clang, long fuzzing, larger models; about an hour
-	@$(PACKAGES) build python fuzz check check-long
+	@$(PACKAGES) build python fuzz check e2e check-long
 	@$(PYTHON) tests/run.py check-long
 
 bench: build ## measure the speed of a decision

@@ -28,6 +28,15 @@ check       libcmocka-dev          library cmocka
 check       clang-tidy             program clang-tidy
 check       spin                   program spin
 check       git                    program git
+check       mandoc                 program mandoc
+check       groff-base             program groff
+e2e         nginx                  program nginx
+e2e         caddy                  program caddy
+e2e         haproxy                program haproxy
+e2e         apache2-bin            program apache2
+e2e         lua-socket             none    -
+e2e         openssl                program openssl
+e2e         systemd                program systemd-analyze
 check-long  gcc-aarch64-linux-gnu  program aarch64-linux-gnu-gcc
 check-long  libc6-dev-arm64-cross  none    -
 check-long  qemu-user              program qemu-aarch64
@@ -65,7 +74,7 @@ is_there() {
             grep -qxE "($architectures) installed"
     else
         case $kind in
-        program) command -v "$what" >/dev/null ;;
+        program) PATH=$PATH:/usr/sbin:/usr/local/sbin command -v "$what" >/dev/null ;;
         header) echo "#include <$what>" | cc -E - >/dev/null 2>&1 ;;
         library) pkg-config --exists "$what" 2>/dev/null ;;
         module) python3 -c "import $what" 2>/dev/null ;;
@@ -144,6 +153,14 @@ for package in $(echo "$missing" | cut -d' ' -f1); do
     fi
     packages="$packages $package"
 done
+
+# Debian starts a server when it installs one. The tests start their own, on other ports, and want nothing of that.
+no_services=/usr/sbin/policy-rc.d
+if [ ! -e "$no_services" ]; then
+    trap '$as_root rm -f "$no_services"' EXIT
+    printf '#!/bin/sh\nexit 101\n' | $as_root tee "$no_services" >/dev/null
+    $as_root chmod 755 "$no_services"
+fi
 echo "install-packages: installing$packages"
 # shellcheck disable=SC2086 # a list of words
 $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $packages

@@ -260,7 +260,7 @@ def release(stage):
     meson_tests(stage, "release")
 
 
-def run_pytest(stage, build_name, env, tests="tests/property"):
+def run_pytest(stage, build_name, env, tests="tests/property", arguments=()):
     folder = build(stage, build_name)
     python = venv_python(stage)
     report = LOGS / f"{stage.name}.xml"
@@ -269,7 +269,7 @@ def run_pytest(stage, build_name, env, tests="tests/property"):
            "PYTHONDONTWRITEBYTECODE": "1", **env}
     say(f"{stage.name}: running {tests} on build/{build_name}")
     status, text = stage.run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}",
-                             tests, env=env, timeout=3600)
+                             *arguments, tests, env=env, timeout=3600)
     failures_before = len(stage.failures)
     if report.exists():
         for case in xml.etree.ElementTree.parse(report).getroot().iter("testcase"):
@@ -297,6 +297,19 @@ def cli(stage):
 
 def property_long(stage):
     run_pytest(stage, "release", {"CAUDAL_PROPERTY_PROFILE": "long"})
+
+
+def e2e(stage):
+    run_pytest(stage, "release", {}, "tests/e2e")
+
+
+def e2e_asan(stage):
+    # The sanitizer costs time and memory: what measures those is for the release build.
+    run_pytest(stage, "asan", SANITIZER_ENV, "tests/e2e", ["-m", "not measured"])
+
+
+def e2e_long(stage):
+    run_pytest(stage, "release", {}, "tests/e2e", ["--long"])
 
 
 def model(stage, *arguments):
@@ -392,18 +405,21 @@ STAGES = {
     "property-asan": property_asan,
     "cli": cli,
     "model": model,
+    "e2e": e2e,
+    "e2e-asan": e2e_asan,
     "fuzz": fuzz,
     "install": install,
     "clang": clang,
     "aarch64": aarch64,
     "property-long": property_long,
+    "e2e-long": e2e_long,
     "model-long": lambda stage: model(stage, "long"),
     "fuzz-long": lambda stage: fuzz(stage, default_seconds=300),
 }
 # In the order in which they start: what others wait for comes first, then what takes long.
-CHECK = ["asan", "release", "model", "property", "gates", "tsan", "property-asan", "cli", "tidy", "install", "fuzz"]
-CHECK_LONG = ["asan", "release", "model-long", "property-long", "gates", "tsan", "property-asan", "cli", "tidy", "install",
-              "clang", "aarch64", "fuzz-long"]
+CHECK = ["asan", "release", "e2e", "model", "property", "gates", "tsan", "property-asan", "cli", "tidy", "install", "fuzz"]
+CHECK_LONG = ["asan", "release", "e2e-long", "e2e-asan", "model-long", "property-long", "gates", "tsan", "property-asan",
+              "cli", "tidy", "install", "clang", "aarch64", "fuzz-long"]
 
 # ------------------------------------------------------------------------------------------------------------- run
 

@@ -273,23 +273,53 @@ static void shadow(const struct cdl_live_policy *live, bool spend, struct cdl_an
     }
 }
 
-static void answer_request(const struct cdl_live_policy *live, const struct cdl_request *request, uint64_t cost,
-                           bool spend, char *scratch, struct cdl_answer *answer)
+/* What is given back counts as admitted, whatever is left. */
+static void give_back(const struct cdl_live_policy *live, struct cdl_answer *answer)
+{
+    struct asked asked = {.count = 0};
+    for (size_t i = 0; i < answer->plan.count; i++) {
+        const struct cdl_charge *charge = &answer->plan.charges[i];
+        const struct caudal_request request = request_of(live, charge);
+        struct caudal_decision *decision = &answer->decisions[i];
+        const int status = caudal_refund(live->store, request.limit, request.key, request.key_length, request.cost,
+                                         decision);
+        if (live->policy->limits[charge->limit].mode != CDL_MODE_ENFORCE)
+            continue;
+        asked.charge[asked.count++] = (uint32_t)i;
+        if (status != CAUDAL_OK)
+            fail(live, status, &asked, answer);
+        else if (answer->binding == CDL_NONE || decision->remaining < answer->overall.remaining) {
+            answer->binding = (uint32_t)i;
+            answer->overall = *decision;
+        }
+    }
+}
+
+/* Finds the limits of a request. False: there is nobody to ask, and the answer is complete. */
+static bool plan_request(const struct cdl_live_policy *live, const struct cdl_request *request, uint64_t cost,
+                         char *scratch, struct cdl_answer *answer)
 {
     cdl_policy_match(live->policy, request, cost, scratch, CDL_MATCH_SCRATCH_BYTES, &answer->plan);
     answer->kind = CDL_ANSWER_ALLOWED;
     answer->binding = CDL_NONE;
     answer->shadow_refusals = 0;
-    answer->overall = (struct caudal_decision){.verdict = CAUDAL_ALLOW};
-    if (answer->plan.outcome == CDL_OUTCOME_EXEMPT)
-        return;
-    if (answer->plan.outcome != CDL_OUTCOME_LIMITED) {
+    answer->overall = (struct caudal_decision){
+        .verdict = CAUDAL_ALLOW, .capacity = UINT64_MAX, .remaining = UINT64_MAX}; /* unless a limit says otherwise */
+    if (answer->plan.outcome == CDL_OUTCOME_LIMITED)
+        return true;
+    if (answer->plan.outcome != CDL_OUTCOME_EXEMPT) {
         answer->kind = CDL_ANSWER_REFUSED;
-        answer->overall.verdict = CAUDAL_NEVER;
-        answer->overall.retry_after_ns = -1;
+        answer->overall = (struct caudal_decision){.verdict = CAUDAL_NEVER, .retry_after_ns = -1};
         answer->plan.count = 0; /* nobody was asked */
-        return;
     }
+    return false;
+}
+
+static void answer_request(const struct cdl_live_policy *live, const struct cdl_request *request, uint64_t cost,
+                           bool spend, char *scratch, struct cdl_answer *answer)
+{
+    if (!plan_request(live, request, cost, scratch, answer))
+        return;
     enforce(live, spend, answer);
     shadow(live, spend, answer);
 }
@@ -304,6 +334,13 @@ void cdl_limiter_peek(const struct cdl_live_policy *live, const struct cdl_reque
                       char *scratch, struct cdl_answer *answer)
 {
     answer_request(live, request, cost, false, scratch, answer);
+}
+
+void cdl_limiter_refund(const struct cdl_live_policy *live, const struct cdl_request *request, uint64_t cost,
+                        char *scratch, struct cdl_answer *answer)
+{
+    if (plan_request(live, request, cost, scratch, answer))
+        give_back(live, answer);
 }
 
 /* ---- by name ---- */

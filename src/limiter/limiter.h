@@ -74,6 +74,9 @@ void cdl_limiter_take(const struct cdl_live_policy *live, const struct cdl_reque
 /* Says what cdl_limiter_take would answer, and spends nothing. */
 void cdl_limiter_peek(const struct cdl_live_policy *live, const struct cdl_request *request, uint64_t cost,
                       char *scratch, struct cdl_answer *answer);
+/* Gives back to every limit of the request, as if it had been admitted at that cost. `overall` tells the one with least left. */
+void cdl_limiter_refund(const struct cdl_live_policy *live, const struct cdl_request *request, uint64_t cost,
+                        char *scratch, struct cdl_answer *answer);
 
 /* One limit by its name, and a key by the values of its `per`. */
 struct cdl_named_key {

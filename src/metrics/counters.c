@@ -28,11 +28,11 @@ struct cdl_counters {
 
     pthread_mutex_t lock; /* loading, unloading and exposing; never counting */
     struct slot *slots;
-    uint32_t *heads;                           /* slot by hash of name, or NONE; as many as slots */
-    uint32_t slots_used;                       /* those below were used at some time */
-    uint32_t retired;                          /* slots with a name that nobody holds */
-    uint32_t hand;                             /* where the search for a retired slot goes on */
-    uint64_t labels_dropped;                   /* limits that were loaded and got no slot of their own */
+    uint32_t *heads;                                /* slot by hash of name, or NONE; as many as slots */
+    uint32_t slots_used;                            /* those below were used at some time */
+    uint32_t retired;                               /* slots with a name that nobody holds */
+    uint32_t hand;                                  /* where the search for a retired slot goes on */
+    uint64_t labels_dropped;                        /* limits that were loaded and got no slot of their own */
     uint64_t moved[CDL_COUNTED_KINDS][CDL_SOURCES]; /* counts of limits that lost their slot */
 };
 
@@ -245,7 +245,8 @@ uint64_t cdl_counters_event_sum(struct cdl_counters *counters, uint32_t event)
     return sum;
 }
 
-static const char *const outcome_names[CDL_COUNTED_KINDS] = {"allow", "deny", "never", "shadow_deny", "error", "exempt"};
+static const char *const outcome_names[CDL_COUNTED_KINDS] = {"allow",       "deny",  "never",
+                                                             "shadow_deny", "error", "exempt"};
 static const char *const source_names[CDL_SOURCES] = {"store", "lease", "deny_cache", "local_share", "failure_policy"};
 
 /* The series that every limit has from the start. */

@@ -165,11 +165,11 @@ static void send_with_tail(struct cdl_connection *connection, struct cdl_slice o
 
 static void give_up(struct cdl_connection *connection, bool too_long)
 {
-    struct cdl_writer output = cdl_writer_on(connection->listener->loop->write_buffer, OUTPUT_BYTES);
-    if (connection->unsent != NULL) {
-        close_connection(connection); /* it would not read our last words either */
+    if (connection->unsent != NULL) { /* last words could not wait behind it */
+        close_connection(connection);
         return;
     }
+    struct cdl_writer output = cdl_writer_on(connection->listener->loop->write_buffer, OUTPUT_BYTES);
     connection->finishing = connection->unread = true;
     if (connection->listener->protocol->give_up != NULL)
         connection->listener->protocol->give_up(connection, too_long, &output);
@@ -266,6 +266,7 @@ static void take_in(struct cdl_connection *connection, char *fresh, size_t lengt
         give_up(connection, true);
 }
 
+/* As with plain bytes, nothing more is taken in while an answer waits for the peer: it could not wait behind the first. */
 static void take_in_tls(struct cdl_connection *connection, struct cdl_slice fresh)
 {
     struct cdl_loop *loop = connection->listener->loop;

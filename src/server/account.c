@@ -44,11 +44,11 @@ static bool is_sampled(struct cdl_worker *worker)
     return (n + 1) * ratio->numerator / ratio->denominator > n * ratio->numerator / ratio->denominator;
 }
 
-static struct cdl_log_field key_field(const struct cdl_worker *worker, const struct cdl_charge *charge)
+struct cdl_log_field cdl_account_key(const struct cdl_worker *worker, struct cdl_slice key)
 {
     if (worker->live->policy->log.identities == CDL_IDENTITIES_PLAIN)
-        return cdl_log_text("key", charge->key);
-    return cdl_log_keyed("key", charge->key);
+        return cdl_log_text("key", key);
+    return cdl_log_keyed("key", key);
 }
 
 static void log_refusal(struct cdl_worker *worker, const struct cdl_answer *answer)
@@ -63,8 +63,9 @@ static void log_refusal(struct cdl_worker *worker, const struct cdl_answer *answ
     }
     const struct cdl_charge *charge = &answer->plan.charges[index];
     cdl_log_each(worker->server->log, CDL_LOG_INFO, "refused",
-                 cdl_log_text("limit", worker->live->policy->limits[charge->limit].name), key_field(worker, charge),
-                 cdl_log_u64("cost", charge->cost), cdl_log_u64("remaining", answer->overall.remaining),
+                 cdl_log_text("limit", worker->live->policy->limits[charge->limit].name),
+                 cdl_account_key(worker, charge->key), cdl_log_u64("cost", charge->cost),
+                 cdl_log_u64("remaining", answer->overall.remaining),
                  cdl_log_i64("retry_after_ns", answer->overall.retry_after_ns));
 }
 

@@ -241,11 +241,32 @@ static bool read_key(struct cdl_exchange *exchange, struct cdl_slice rest, char 
                              parts[0].bytes);
         return false;
     }
-    for (size_t i = 1; i < count; i++)
+    for (size_t i = 1; i < count; i++) {
         values[i - 1] = parts[i];
+        if (parts[i].length == 0) {
+            cdl_exchange_problem(exchange, 400, "part %zu of the key is empty", i);
+            return false;
+        }
+    }
     key->values = values;
     key->value_count = count - 1;
     return true;
+}
+
+/* Who did what, with the key as it stands in the lines of refusals. */
+static void log_reset(struct cdl_exchange *exchange, const struct cdl_limit_rule *limit,
+                      const struct cdl_named_key *key)
+{
+    struct cdl_worker *worker = exchange->worker;
+    const struct cdl_address peer = cdl_exchange_peer(exchange);
+    char by[CDL_ADDRESS_TEXT_MAX] = "unix";
+    size_t length = 0;
+    if (peer.family != 0)
+        cdl_address_format(&peer, by);
+    cdl_policy_key(key->values, key->value_count, worker->scratch, CDL_MATCH_SCRATCH_BYTES, &length);
+    cdl_log_each(worker->server->log, CDL_LOG_INFO, "a key was reset by an administrator",
+                 cdl_log_text("limit", limit->name),
+                 cdl_account_key(worker, (struct cdl_slice){worker->scratch, length}), cdl_log_string("by", by));
 }
 
 static void keys(struct cdl_exchange *exchange, struct cdl_slice rest)
@@ -270,9 +291,7 @@ static void keys(struct cdl_exchange *exchange, struct cdl_slice rest)
         return;
     }
     if (reset)
-        cdl_log_each(worker->server->log, CDL_LOG_INFO, "a key was reset by an administrator",
-                     cdl_log_text("limit", limit->name),
-                     cdl_log_keyed("key", key.value_count > 0 ? key.values[0] : CDL_SLICE("")));
+        log_reset(exchange, limit, &key);
     char text[2048];
     struct cdl_writer body = cdl_writer_on(text, sizeof text);
     const struct cdl_json_decision told = {limit->name, &decision};

@@ -86,7 +86,18 @@ bool cdl_exchange_allows(struct cdl_exchange *exchange, const char *methods)
             return true;
         at += length + (at[length] == ' ');
     }
-    cdl_exchange_problem(exchange, 405, "this resource knows %s", methods);
+    char lines_text[64], body_text[256];
+    struct cdl_writer lines = cdl_writer_on(lines_text, sizeof lines_text);
+    struct cdl_writer body = cdl_writer_on(body_text, sizeof body_text);
+    cdl_write_text(&lines, "Allow: ");
+    for (const char *at = methods; *at != '\0'; at++) {
+        if (*at == ' ')
+            cdl_write_text(&lines, ",");
+        cdl_write(&lines, (struct cdl_slice){at, 1});
+    }
+    cdl_write_text(&lines, "\r\n");
+    cdl_json_write_problem(&body, 405, CDL_SLICE("the field Allow tells the methods that this resource knows"));
+    cdl_exchange_reply(exchange, 405, CDL_TYPE_PROBLEM, cdl_written(&lines), cdl_written(&body));
     return false;
 }
 

@@ -4,8 +4,7 @@
 #include "server/reply.h"
 #include "wire/json_api.h"
 
-/* The attributes as a request: those that a request has by itself are put in their places, so that conditions see them, too; the
- * policy lets attributes override anyway. */
+/* The attributes stand for what a request has by itself, and are all that is known of this one. */
 static void ask_policy(struct cdl_worker *worker, const struct cdl_json_request *question,
                        enum cdl_named_operation operation)
 {
@@ -13,11 +12,14 @@ static void ask_policy(struct cdl_worker *worker, const struct cdl_json_request 
         .attributes = question->attributes,
         .attribute_count = question->attribute_count,
     };
+    const uint64_t cost = question->has_cost ? question->cost : CDL_COST_UNSAID;
     if (operation == CDL_NAMED_TAKE) {
-        cdl_limiter_take(worker->live, &request, question->cost, worker->scratch, &worker->answer);
+        cdl_limiter_take(worker->live, &request, cost, worker->scratch, &worker->answer);
         cdl_account(worker, &worker->answer);
+    } else if (operation == CDL_NAMED_PEEK) {
+        cdl_limiter_peek(worker->live, &request, cost, worker->scratch, &worker->answer);
     } else {
-        cdl_limiter_peek(worker->live, &request, question->cost, worker->scratch, &worker->answer);
+        cdl_limiter_refund(worker->live, &request, cost, worker->scratch, &worker->answer);
     }
 }
 
@@ -33,6 +35,11 @@ static unsigned ask_limit(struct cdl_worker *worker, const struct cdl_json_reque
                    CDL_SLICE_ARG(cdl_slice_head(question->limit, cdl_min_u64(question->limit.length, 100))));
         return 404;
     }
+    for (size_t i = 0; i < question->key_part_count; i++)
+        if (question->key_parts[i].length == 0) {
+            cdl_write_text(detail, "key: empty, which would be one bucket for all who have none");
+            return 400;
+        }
     const struct cdl_named_key key = {index, question->key_parts, question->key_part_count};
     const int status = cdl_limiter_named(worker->live, &key, operation, question->cost, worker->scratch, decision);
     if (operation == CDL_NAMED_TAKE && status != CAUDAL_ERR_ARGUMENT && status != CAUDAL_ERR_KEY)
@@ -65,17 +72,21 @@ static void reply_with(struct cdl_exchange *exchange, unsigned status, struct cd
         cdl_exchange_reply(exchange, status, CDL_TYPE_JSON, lines, cdl_written(body));
 }
 
-/* The policy's answer with all its limits. */
+/* What the store decided, with all limits that applied; 429 when it refused, as by a limit's name. What nobody was asked about, or
+ * could answer, is a problem like those of /check. */
 static void reply_policy(struct cdl_exchange *exchange)
 {
     struct cdl_worker *worker = exchange->worker;
     const struct cdl_answer *answer = &worker->answer;
-    if (answer->kind != CDL_ANSWER_ALLOWED) {
+    const bool refused = answer->kind == CDL_ANSWER_REFUSED;
+    if (answer->kind == CDL_ANSWER_UNAVAILABLE || (refused && answer->binding == CDL_NONE)) {
         cdl_reply(exchange, answer, false);
         return;
     }
     char text[16 * 1024];
     struct cdl_writer lines = cdl_writer_on(text, sizeof text);
+    cdl_write_text(&lines, "Cache-Control: no-store\r\n");
+    cdl_retry_after_write(&lines, cdl_reply_retry_after(worker->live, answer));
     cdl_reply_fields(worker->live, answer, cdl_server_now_ns(worker->server), &lines);
     struct cdl_json_decision limits[CDL_PLAN_MAX];
     for (size_t i = 0; i < answer->plan.count; i++)
@@ -86,7 +97,7 @@ static void reply_policy(struct cdl_exchange *exchange)
         overall.limit = limits[answer->binding].limit;
     struct cdl_writer body = cdl_writer_on(worker->body, CDL_BODY_BYTES);
     cdl_json_write_decision(&body, &overall, limits, answer->plan.count);
-    reply_with(exchange, 200, cdl_written(&lines), &body);
+    reply_with(exchange, refused ? 429 : 200, cdl_written(&lines), &body);
 }
 
 static void reply_single(struct cdl_exchange *exchange, const struct cdl_json_request *question,
@@ -117,6 +128,34 @@ static void reply_single(struct cdl_exchange *exchange, const struct cdl_json_re
     reply_with(exchange, status_of(&decision), cdl_written(&lines), &body);
 }
 
+/* One question of a batch, answered in short: without the list of all limits, so that an answer always fits. What went wrong with it
+ * goes to `detail`. */
+static void answer_short(struct cdl_worker *worker, const struct cdl_json_request *question,
+                         enum cdl_named_operation operation, struct cdl_writer *body, struct cdl_writer *detail)
+{
+    struct caudal_decision decision = {.status = CAUDAL_OK};
+    struct cdl_json_decision told = {question->limit, &decision};
+    if (question->limit.length > 0) {
+        ask_limit(worker, question, operation, &decision, detail);
+    } else {
+        const struct cdl_answer *answer = &worker->answer;
+        ask_policy(worker, question, operation);
+        decision = answer->overall;
+        told.limit = (struct cdl_slice){NULL, 0};
+        if (answer->binding != CDL_NONE)
+            told.limit = worker->live->policy->limits[answer->plan.charges[answer->binding].limit].name;
+        else if (answer->kind == CDL_ANSWER_REFUSED)
+            cdl_reply_why(worker->live, &answer->plan, detail);
+    }
+    if (detail->length == 0) {
+        cdl_json_write_decision(body, &told, NULL, 0);
+        return;
+    }
+    cdl_write_text(body, "{\"error\":");
+    cdl_json_write_string(body, cdl_written(detail));
+    cdl_write_text(body, "}");
+}
+
 /* Each request of a batch is answered by itself; the batch as a whole is 200 whatever they say. */
 static void reply_batch(struct cdl_exchange *exchange, const struct cdl_json_body *questions,
                         enum cdl_named_operation operation)
@@ -125,32 +164,12 @@ static void reply_batch(struct cdl_exchange *exchange, const struct cdl_json_bod
     struct cdl_writer body = cdl_writer_on(worker->body, CDL_BODY_BYTES);
     cdl_json_begin_batch(&body);
     for (size_t i = 0; i < questions->count; i++) {
+        char text[512];
+        struct cdl_writer detail = cdl_writer_on(text, sizeof text);
         struct cdl_json_request question;
         cdl_json_request(questions, i, &question);
         cdl_json_next(&body, i);
-        struct cdl_json_decision told = {question.limit, NULL};
-        struct caudal_decision decision = {.status = CAUDAL_OK};
-        char detail_text[512];
-        struct cdl_writer detail = cdl_writer_on(detail_text, sizeof detail_text);
-        unsigned error = 0;
-        if (question.limit.length > 0) {
-            error = ask_limit(worker, &question, operation, &decision, &detail);
-        } else {
-            ask_policy(worker, &question, operation);
-            decision = worker->answer.overall;
-            told.limit = (struct cdl_slice){NULL, 0};
-            if (worker->answer.binding != CDL_NONE)
-                told.limit =
-                    worker->live->policy->limits[worker->answer.plan.charges[worker->answer.binding].limit].name;
-        }
-        told.decision = &decision;
-        if (error != 0) {
-            cdl_write_text(&body, "{\"error\":");
-            cdl_json_write_string(&body, cdl_written(&detail));
-            cdl_write_text(&body, "}");
-        } else {
-            cdl_json_write_decision(&body, &told, NULL, 0);
-        }
+        answer_short(worker, &question, operation, &body, &detail);
     }
     cdl_json_end_batch(&body);
     reply_with(exchange, 200, CDL_SLICE("Cache-Control: no-store\r\n"), &body);
@@ -168,15 +187,7 @@ void cdl_json_api(struct cdl_exchange *exchange, enum cdl_named_operation operat
     }
     struct cdl_json_request first;
     cdl_json_request(&questions, 0, &first);
-    bool by_policy = false;
-    for (size_t i = 0; i < questions.count; i++) {
-        struct cdl_json_request question;
-        cdl_json_request(&questions, i, &question);
-        by_policy |= question.limit.length == 0;
-    }
-    if (by_policy && operation == CDL_NAMED_REFUND)
-        cdl_exchange_problem(exchange, 400, "a refund names its limit and key");
-    else if (questions.is_batch)
+    if (questions.is_batch)
         reply_batch(exchange, &questions, operation);
     else
         reply_single(exchange, &first, operation);

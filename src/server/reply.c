@@ -37,8 +37,10 @@ static uint64_t hash_of(const struct cdl_charge *charge)
     return hash ^ hash >> 32;
 }
 
-static uint64_t retry_after(const struct cdl_live_policy *live, const struct cdl_answer *answer)
+uint64_t cdl_reply_retry_after(const struct cdl_live_policy *live, const struct cdl_answer *answer)
 {
+    if (answer->binding == CDL_NONE)
+        return 0;
     const struct cdl_charge *charge = &answer->plan.charges[answer->binding];
     const int64_t jitter_s = live->policy->limits[charge->limit].jitter_ns / CDL_NS_PER_S;
     return cdl_retry_after_seconds(&answer->overall, (uint32_t)jitter_s, hash_of(charge));
@@ -62,15 +64,19 @@ static void refuse(struct cdl_exchange *exchange, const struct cdl_answer *answe
     struct cdl_writer lines = cdl_writer_on(text, sizeof text);
     struct cdl_writer body = cdl_writer_on(exchange->worker->body, CDL_BODY_BYTES);
     struct cdl_json_decision limits[CDL_PLAN_MAX];
-    for (size_t i = 0; i < answer->plan.count; i++)
-        limits[i] = (struct cdl_json_decision){live->policy->limits[answer->plan.charges[i].limit].name,
-                                               &answer->decisions[i]};
-    const struct cdl_json_decision overall = {limits[answer->binding].limit, &answer->overall};
-    const uint64_t seconds = retry_after(live, answer);
+    size_t count = 0;
+    for (size_t i = 0; i < answer->plan.count; i++) {
+        const struct cdl_limit_rule *limit = &live->policy->limits[answer->plan.charges[i].limit];
+        if (limit->mode == CDL_MODE_ENFORCE) /* one in shadow mode refuses nothing */
+            limits[count++] = (struct cdl_json_decision){limit->name, &answer->decisions[i]};
+    }
+    const struct cdl_json_decision overall = {live->policy->limits[answer->plan.charges[answer->binding].limit].name,
+                                              &answer->overall};
+    const uint64_t seconds = cdl_reply_retry_after(live, answer);
     write_status(&lines, 429, overall.limit);
     cdl_retry_after_write(&lines, seconds);
     cdl_reply_fields(live, answer, cdl_server_now_ns(exchange->worker->server), &lines);
-    cdl_json_write_refusal(&body, 429, &overall, limits, answer->plan.count, seconds);
+    cdl_json_write_refusal(&body, 429, &overall, limits, count, seconds);
     cdl_exchange_reply(exchange, deny_as_403 ? 403 : 429, CDL_TYPE_PROBLEM, cdl_written(&lines), cdl_written(&body));
 }
 
@@ -85,39 +91,41 @@ static void problem(struct cdl_exchange *exchange, unsigned status, bool deny_as
     cdl_exchange_reply(exchange, deny_as_403 ? 403 : status, CDL_TYPE_PROBLEM, cdl_written(&lines), cdl_written(&body));
 }
 
-/* Refused by the policy alone. */
-static void refuse_unasked(struct cdl_exchange *exchange, const struct cdl_answer *answer, bool deny_as_403)
+unsigned cdl_reply_why(const struct cdl_live_policy *live, const struct cdl_plan *plan, struct cdl_writer *why)
 {
-    const struct cdl_policy *policy = exchange->worker->live->policy;
-    const struct cdl_plan *plan = &answer->plan;
-    const struct cdl_limit_rule *limit = plan->limit != CDL_NONE ? &policy->limits[plan->limit] : NULL;
+    const struct cdl_limit_rule *limit = plan->limit != CDL_NONE ? &live->policy->limits[plan->limit] : NULL;
     const struct cdl_slice name = limit != NULL ? limit->name : CDL_SLICE("");
     const struct cdl_slice identity = limit != NULL && plan->identity < limit->per_count
                                           ? limit->per[plan->identity].text
                                           : CDL_SLICE("an identity");
-    char detail[512];
-    struct cdl_writer writer = cdl_writer_on(detail, sizeof detail - 1);
-    unsigned status = 400;
     switch (plan->outcome) {
     case CDL_OUTCOME_MISSING:
-        status = 403;
-        cdl_writef(&writer, "limit '%.*s' counts by %.*s, which the request does not have", CDL_SLICE_ARG(name),
+        cdl_writef(why, "limit '%.*s' counts by %.*s, which the request does not have", CDL_SLICE_ARG(name),
                    CDL_SLICE_ARG(identity));
-        break;
+        return 403;
     case CDL_OUTCOME_AMBIGUOUS:
-        cdl_writef(&writer, "limit '%.*s' counts by %.*s, of which the request has two", CDL_SLICE_ARG(name),
+        cdl_writef(why, "limit '%.*s' counts by %.*s, of which the request has two", CDL_SLICE_ARG(name),
                    CDL_SLICE_ARG(identity));
-        break;
+        return 400;
     case CDL_OUTCOME_TOO_MANY:
-        status = 500;
-        cdl_writef(&writer, "more than %u limits of the policy apply to the request", CDL_PLAN_MAX);
-        break;
+        cdl_writef(why, "more than %u limits of the policy apply to the request", CDL_PLAN_MAX);
+        return 500;
     default:
-        cdl_writef(&writer, "what limit '%.*s' counts by is too long", CDL_SLICE_ARG(name));
-        break;
+        cdl_writef(why, "what limit '%.*s' counts by is too long", CDL_SLICE_ARG(name));
+        return 400;
     }
-    detail[writer.length] = '\0';
-    problem(exchange, status, deny_as_403, name, detail);
+}
+
+static void refuse_unasked(struct cdl_exchange *exchange, const struct cdl_answer *answer, bool deny_as_403)
+{
+    const struct cdl_live_policy *live = exchange->worker->live;
+    const uint32_t limit = answer->plan.limit;
+    char detail[512];
+    struct cdl_writer why = cdl_writer_on(detail, sizeof detail - 1);
+    const unsigned status = cdl_reply_why(live, &answer->plan, &why);
+    detail[why.length] = '\0';
+    problem(exchange, status, deny_as_403, limit != CDL_NONE ? live->policy->limits[limit].name : CDL_SLICE(""),
+            detail);
 }
 
 void cdl_reply(struct cdl_exchange *exchange, const struct cdl_answer *answer, bool deny_as_403)

@@ -9,6 +9,12 @@
  * 403 for requests that are refused without asking the store. A refusal names its limit in Caudal-Limit. */
 void cdl_reply(struct cdl_exchange *exchange, const struct cdl_answer *answer, bool deny_as_403);
 
+/* Why a request was refused without asking the store, in words; returns the status for it. */
+unsigned cdl_reply_why(const struct cdl_live_policy *live, const struct cdl_plan *plan, struct cdl_writer *why);
+
+/* Seconds for Retry-After, with the limit's jitter; 0: none. */
+uint64_t cdl_reply_retry_after(const struct cdl_live_policy *live, const struct cdl_answer *answer);
+
 /* The lines RateLimit-Policy and so on of a decision, in the policy's revision. */
 void cdl_reply_fields(const struct cdl_live_policy *live, const struct cdl_answer *answer, int64_t now_ns,
                       struct cdl_writer *lines);

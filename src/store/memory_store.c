@@ -104,8 +104,9 @@ static inline bool take_present(const struct cdl_limit_view *view, const struct 
     const struct cdl_question question = cdl_question_take(cost);
     uint64_t state = was.second;
     sign(decision);
+    /* What changes a bucket without a charge anchors it anew, which is not for here. */
     if (cdl_token_bucket_decide(&view->bucket, now, false, &state, &question, decision))
-        return cdl_pair_swap(entry, was, (struct cdl_pair){tag, state});
+        return decision->granted > 0 && cdl_pair_swap(entry, was, (struct cdl_pair){tag, state});
     const struct cdl_pair is = cdl_pair_load(entry);
     return is.first == was.first && is.second == was.second;
 }
@@ -150,6 +151,9 @@ static enum outcome decide_entry(struct inquiry *inquiry, struct cdl_pair *entry
     uint64_t state = was.second;
     if (!decide_word(inquiry, false, &state))
         return DONE;
+    /* A debt that is too large for this limit may have been made under the next one: it must not be cut. */
+    if (!cdl_limit_unchanged(inquiry->slot, inquiry->version))
+        return RESTART;
     return cdl_pair_swap(entry, was, (struct cdl_pair){tag, state}) ? DONE : AGAIN;
 }
 

@@ -43,8 +43,10 @@ int caudal_store_open(const char *url, const struct caudal_store_options *option
         return kinds[i].open(url + position, position, clock != NULL ? clock : caudal_clock_system(),
                              allocator != NULL ? allocator : cdl_allocator_default(), store, problem);
     }
+    /* No more than the scheme is shown: what follows may hold a password. */
+    const size_t scheme = strcspn(url, ":/@?");
     return cdl_problem(problem, CAUDAL_ERR_SYNTAX, 0,
-                       "'%.32s' does not begin with a known kind of store: memory:", url);
+                       "'%.*s' is not a known kind of store: memory:", (int)(scheme < 32 ? scheme : 32), url);
 }
 
 void caudal_store_close(struct caudal_store *store)

@@ -6,8 +6,8 @@
  *     {"requests": [ any of the above, 1 to 256 of them ]}
  *
  * A key that is not known, one that is given twice, a value of another type: each is an error that names it. "key" as a string is
- * short for a list of one part; it is left away for a limit that is not counted by anything. "cost" is 1 when it is
- * not given. Strings may hold "\u0000": it is a byte like others, but for the name of a limit.
+ * short for a list of one part; it is left away for a limit that is not counted by anything. Without "cost" the policy
+ * decides, or, under a limit by its name, it is 1. Strings may hold "\u0000": it is a byte like others, but for the name of a limit.
  */
 #ifndef CDL_WIRE_JSON_API_H
 #define CDL_WIRE_JSON_API_H
@@ -29,7 +29,8 @@ struct cdl_json_request {
     size_t key_part_count;
     struct cdl_field attributes[CDL_JSON_ATTRIBUTES_MAX];
     size_t attribute_count;
-    uint64_t cost;
+    bool has_cost;
+    uint64_t cost; /* 1 when there is none */
 };
 
 struct cdl_json_body {

@@ -67,14 +67,15 @@ static struct cdl_slice string_of(const json_t *value)
 
 /* ---- one request ---- */
 
-static int read_cost(const struct place *place, const json_t *value, uint64_t *cost)
+static int read_cost(const struct place *place, const json_t *value, struct cdl_json_request *request)
 {
     if (!json_is_integer(value))
         return wrong_type(place, "cost", "a whole number", value);
     if (json_integer_value(value) < 0)
         return wrong(place, CAUDAL_ERR_SYNTAX, "cost: expected 0 or more, found %" JSON_INTEGER_FORMAT,
                      json_integer_value(value));
-    *cost = (uint64_t)json_integer_value(value);
+    request->has_cost = true;
+    request->cost = (uint64_t)json_integer_value(value);
     return CAUDAL_OK;
 }
 
@@ -135,7 +136,7 @@ static int read_attributes(const struct place *place, json_t *value, struct cdl_
 static int read_member(const struct place *place, const char *key, json_t *value, struct cdl_json_request *request)
 {
     if (strcmp(key, "cost") == 0)
-        return read_cost(place, value, &request->cost);
+        return read_cost(place, value, request);
     if (strcmp(key, "limit") == 0)
         return read_limit(place, value, &request->limit);
     if (strcmp(key, "key") == 0)
@@ -163,6 +164,7 @@ static int read_request(const struct place *place, json_t *object, struct cdl_js
 {
     request->limit = (struct cdl_slice){NULL, 0};
     request->key_part_count = request->attribute_count = 0;
+    request->has_cost = false;
     request->cost = 1;
     const char *key;
     json_t *value;

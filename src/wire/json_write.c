@@ -232,7 +232,9 @@ static void write_detail(struct cdl_writer *writer, const struct cdl_json_decisi
     cdl_write(writer, CDL_SLICE("\"the limit "));
     write_characters(writer, overall->limit);
     if (overall->decision->verdict == CAUDAL_NEVER) {
-        cdl_write(writer, CDL_SLICE(" can never admit this request; waiting does not help\""));
+        cdl_write(writer, CDL_SLICE(" can never admit this request: it admits at most "));
+        cdl_write_u64(writer, overall->decision->capacity);
+        cdl_write(writer, CDL_SLICE(" at once; waiting does not help\""));
         return;
     }
     cdl_write(writer, CDL_SLICE(" does not admit this request now; try again in "));

@@ -11,7 +11,7 @@ def test_a_good_file(caudal, policy):
 
 
 def test_the_shipped_policies(caudal):
-    files = sorted(str(file) for file in (ROOT / "examples").glob("*.yaml"))
+    files = [str(ROOT / "examples" / name) for name in ("policy.yaml", "quickstart.yaml")]
     result = caudal("validate", "--strict", *files)
     assert (result.returncode, result.stderr) == (0, "")
     assert len(result.stdout.splitlines()) == len(files) > 0

@@ -27,6 +27,9 @@
  *   A denial is true when it is read: that key's bucket had no token left. A key that a reset or a peek does not find was
  *   absent at some instant of that call. Spin itself finds a process that waits for ever (an invalid end state).
  *
+ * SHORT_WAY is how the table takes from a key that it expects to find: it reads tag and state one after the other, relies
+ * on the swap to notice when they do not belong together, and looks a second time before it denies.
+ *
  * Parameters (-D): SLOTS, KEYS, CAP, TICKS, TAKERS, TAKES (calls a taker makes), RESETS, CHANGES (new numbers in a row),
  * REUSE (a second limit gets the number that the first change freed). -DMUTANT_x breaks the protocol in one place, so that
  * one can see that the assertions are able to fail; run.sh names them.
@@ -130,7 +133,8 @@ inline holds() {
     l_ = 0; k_ = 0; s_ = 0; entries_ = 0; debt_ = 0
 }
 
-/* Reads the slots one after the other for (key, n). The pair (found_number, found_full) is what one 16-byte read saw. */
+/* Reads the slots one after the other for (key, n). The pair (found_number, found_full) is what one 16-byte read saw; or,
+ * with SHORT_WAY, tag and state are read one after the other, and may belong to different entries. */
 inline scan(n) {
     i = 0;
     do
@@ -139,7 +143,7 @@ inline scan(n) {
         :: key_of[i] == key && number_of[i] == n ->
             found = i;
             found_number = n;
-#ifndef MUTANT_TORN_READ
+#ifndef SHORT_WAY
             found_full = full_at[i];
             was_full_ = DEBT(full_at[i], now) >= CAP
 #endif
@@ -149,8 +153,7 @@ inline scan(n) {
     :: else -> break
     od;
     i = 0;
-#ifdef MUTANT_TORN_READ
-    /* The state is fetched after the tag, so the two may belong to different entries. */
+#ifdef SHORT_WAY
     if
     :: d_step { found != NOWHERE ->
         found_full = full_at[found];
@@ -310,6 +313,12 @@ look_under_lock:
 hit:
     if
     :: DEBT(found_full, now) >= CAP ->
+#if defined(SHORT_WAY) && !defined(MUTANT_TORN_READ)
+        if
+        :: d_step { ENTRY_IS(found, key, found_number, found_full) -> was_full_ = DEBT(full_at[found], now) >= CAP }
+        :: else -> goto again                           /* what was judged never was one entry */
+        fi;
+#endif
         assert(was_full_);                              /* a denial is true, and writes nothing */
         goto answered
     :: else
@@ -359,7 +368,8 @@ end_of_calls:
 }
 
 #if RESETS > 0
-/* Forgets a key. Without a lock; so a miss counts only if the version is still the one that was looked under. */
+/* Forgets a key. Without a lock; so a miss counts only if the version is still the one that was looked under. The same
+ * holds for every call that believes in a miss and writes nothing: a peek, a refund. */
 proctype Resetter() {
     byte calls = 0, limit = 0, key = NONE, now = 0;
     byte my_number, my_previous, my_version;

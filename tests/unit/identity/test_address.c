@@ -34,7 +34,7 @@ static void assert_unreadable_slice(reader *read, struct cdl_slice text)
     memset(&before, 0xee, sizeof before);
     address = before;
     if (read(text, &address))
-        fail_msg("\"%.*s\" was read", CDL_SLICE_ARG(text));
+        fail_msg("\"%.*s\" was read", (int)text.length, text.length > 0 ? text.bytes : "");
     assert_true(cdl_address_equal(&address, &before));
 }
 

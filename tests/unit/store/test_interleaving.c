@@ -265,6 +265,50 @@ static void a_refund_is_not_lost_when_the_units_change_under_it(void **state)
     assert_true(run(&scenario) >= 1);
 }
 
+/* A debt that the old limit could not have left: it was made under the new one, and is nobody's clock that was set. */
+static void add_a_bucket_that_has_spent_all(void)
+{
+    add_a_bucket();
+    take(&world, a, "key", 10);
+}
+
+static void raise_a_to_twenty_and_spend_them(void)
+{
+    world_set(&world, a, bucket_of(20, 20, HOUR));
+    take(&world, a, "key", 10);
+}
+
+static void call_take_up_to_of_a(void)
+{
+    status = caudal_take_up_to(world.store, a, "key", 3, 1, 5, &decision);
+}
+
+static void check_all_twenty_are_spent(void)
+{
+    assert_int_equal(status, CAUDAL_OK);
+    assert_int_equal(left(&world, a, "key"), 0);
+}
+
+static void check_two_of_twenty_are_left(void)
+{
+    assert_int_equal(status, CAUDAL_OK);
+    assert_int_equal(left(&world, a, "key"), 2);
+}
+
+static void a_call_under_the_old_limit_forgives_no_debt_of_the_new(void **state)
+{
+    (void)state;
+    void (*const calls[])(void) = {call_take_a, call_take_nothing_from_a, call_take_up_to_of_a, call_peek_a};
+    for (size_t i = 0; i < COUNT_OF(calls); i++) {
+        const struct scenario scenario = {add_a_bucket_that_has_spent_all, calls[i], raise_a_to_twenty_and_spend_them,
+                                          check_all_twenty_are_spent};
+        assert_true(run(&scenario) >= 1);
+    }
+    const struct scenario refunds = {add_a_bucket_that_has_spent_all, call_refund_a, raise_a_to_twenty_and_spend_them,
+                                     check_two_of_twenty_are_left};
+    assert_true(run(&refunds) >= 1);
+}
+
 static void add_a_window_that_has_spent_five(void)
 {
     a = world_add(&world, limit_of(CAUDAL_FIXED_WINDOW, 10, SECOND));
@@ -687,6 +731,7 @@ int main(void)
         cmocka_unit_test(a_take_is_charged_once_when_the_units_change_under_it),
         cmocka_unit_test(a_peek_sees_what_was_spent_when_the_units_change_under_it),
         cmocka_unit_test(a_refund_is_not_lost_when_the_units_change_under_it),
+        cmocka_unit_test(a_call_under_the_old_limit_forgives_no_debt_of_the_new),
         cmocka_unit_test(a_window_that_becomes_wide_under_a_call_loses_nothing),
         cmocka_unit_test(a_limit_that_is_removed_under_a_call_keeps_nothing),
         cmocka_unit_test(a_new_limit_in_the_slot_of_an_old_one_is_not_charged_for_it),

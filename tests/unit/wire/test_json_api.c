@@ -59,6 +59,7 @@ static void a_request_by_attributes(void **state)
     cdl_json_request(&body, 0, &request);
     assert_int_equal(request.limit.length, 0);
     assert_int_equal(request.key_part_count, 0);
+    assert_true(request.has_cost);
     assert_int_equal(request.cost, 2);
     assert_int_equal(request.attribute_count, 2);
     assert_slice(request.attributes[0].name, CDL_SLICE("client_ip"));
@@ -68,6 +69,7 @@ static void a_request_by_attributes(void **state)
     body = parse(CDL_SLICE("{\"attributes\": {}}"));
     cdl_json_request(&body, 0, &request);
     assert_int_equal(request.attribute_count, 0);
+    assert_false(request.has_cost);
     assert_int_equal(request.cost, 1);
     cdl_json_free(&body);
 }
@@ -394,7 +396,8 @@ static void a_refusal_as_a_problem(void **state)
     cdl_json_write_refusal(&writer, 403, &limits[2], limits + 2, 1, 0);
     assert_json(&writer, "{\"type\":\"https://iana.org/assignments/http-problem-types#quota-exceeded\","
                          "\"title\":\"Request cannot be satisfied as assigned quota has been exceeded\",\"status\":403,"
-                         "\"detail\":\"the limit trial can never admit this request; waiting does not help\","
+                         "\"detail\":\"the limit trial can never admit this request: it admits at most 10 at once; "
+                         "waiting does not help\","
                          "\"violated-policies\":[\"trial\"]}");
 }
 

@@ -1,0 +1,16 @@
+"""Pieces of policies."""
+
+# Believes whoever connects from this machine: so a test can be any client.
+TRUSTING = "identity: {client_ip: {trusted_proxies: [127.0.0.0/8]}}\n"
+SMALL = "store: {url: 'memory:?keys=20000'}\n"
+
+
+def limits(*lines, trusting=True, more=""):
+    """A policy with these limits, each in YAML's flow style: limits("name: a, rate: 1/s")."""
+    text = "".join(f"  - {{{line}}}\n" for line in lines)
+    return f"{TRUSTING if trusting else ''}{'' if 'store:' in more else SMALL}{more}limits:\n{text}"
+
+
+def client(address):
+    """Fields that make a request come from this address, under a trusting policy."""
+    return [("X-Forwarded-For", address)]

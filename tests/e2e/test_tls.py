@@ -1,0 +1,136 @@
+"""TLS and client certificates, with certificates made for the test."""
+
+import socket
+import ssl
+import subprocess
+
+import pytest
+
+from client import Closed, Connection, build, get
+from policies import limits
+
+
+class Authority:
+    """Makes certificates by the openssl program."""
+
+    def __init__(self, folder, name):
+        self.folder, self.name = folder, name
+        self.certificate = folder / f"{name}.pem"
+        self._openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
+                      "-subj", f"/CN={name}", "-keyout", folder / f"{name}.key", "-out", self.certificate)
+
+    @staticmethod
+    def _openssl(*arguments):
+        done = subprocess.run(["openssl", *map(str, arguments)], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+
+    def issue(self, name):
+        """(certificate, key) of a name, as files."""
+        key, request, certificate = (self.folder / f"{name}.{kind}" for kind in ("key", "csr", "pem"))
+        extensions = self.folder / f"{name}.ext"
+        extensions.write_text(f"subjectAltName=DNS:{name}\n")
+        self._openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", f"/CN={name}",
+                      "-keyout", key, "-out", request)
+        self._openssl("x509", "-req", "-days", "2", "-in", request, "-CA", self.certificate,
+                      "-CAkey", self.folder / f"{self.name}.key", "-CAcreateserial", "-extfile", extensions,
+                      "-out", certificate)
+        return certificate, key
+
+    def context(self, client=None, **more):
+        context = ssl.create_default_context(cafile=str(self.certificate))
+        for name, value in more.items():
+            setattr(context, name, value)
+        if client:
+            context.load_cert_chain(*client)
+        return context
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory):
+    return Authority(tmp_path_factory.mktemp("authority"), "authority")
+
+
+@pytest.fixture(scope="module")
+def certificate(authority):
+    return authority.issue("localhost")
+
+
+def policy(certificate, more=""):
+    cert, key = certificate
+    return limits("name: one, rate: 1000000/hour", more=f"listen: {{tls: {{cert: {cert}, key: {key}{more}}}}}\n")
+
+
+def test_requests_over_tls(serve, authority, certificate):
+    server = serve(policy(certificate))
+    with Connection(server.http, tls=authority.context()) as connection:
+        assert connection.socket.version() in ("TLSv1.2", "TLSv1.3")
+        for _ in range(3):
+            assert connection.request("GET", "/check").status == 200
+        connection.send(build("GET", "/check") * 50)
+        assert [connection.read().status for _ in range(50)] == [200] * 50
+
+
+def test_old_versions_are_refused(serve, authority, certificate):
+    server = serve(policy(certificate))
+    context = authority.context()
+    context.set_ciphers("ALL:@SECLEVEL=0")
+    context.minimum_version, context.maximum_version = ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1
+    with pytest.raises((ssl.SSLError, ConnectionError)):
+        Connection(server.http, tls=context)
+    context = authority.context(maximum_version=ssl.TLSVersion.TLSv1_2)
+    assert get(server.http, "/check", tls=context).status == 200
+
+
+def test_plain_http_on_a_tls_port_hurts_nobody(serve, authority, certificate):
+    server = serve(policy(certificate))
+    with Connection(server.http, tls=authority.context()) as good:
+        with Connection(server.http) as plain:
+            plain.send(build("GET", "/check"))
+            plain.at_end()
+        for junk in (b"\x16\x03\x01\xff\xff" + b"x" * 100, b"\0" * 1000, b"\x16"):
+            with Connection(server.http) as bad:
+                bad.send(junk)
+        assert good.request("GET", "/check").status == 200
+
+
+def test_a_client_needs_a_certificate_of_the_named_authority(serve, authority, certificate, tmp_path):
+    server = serve(policy(certificate, f", client_ca: {authority.certificate}"))
+    stranger = Authority(tmp_path, "stranger")
+    assert get(server.http, "/check", tls=authority.context(client=authority.issue("client"))).status == 200
+    for client in (None, stranger.issue("client")):
+        # With TLS 1.3 the client learns of it when it reads.
+        with pytest.raises((ssl.SSLError, ConnectionError, Closed)):
+            get(server.http, "/check", tls=authority.context(client=client))
+
+
+def test_a_handshake_that_stops_half_way_is_ended(serve, authority, certificate):
+    cert, key = certificate
+    tls, timeouts = f"tls: {{cert: {cert}, key: {key}}}", "timeouts: {header: 500ms, idle: 500ms}"
+    server = serve(limits("name: one, rate: 1000000/hour", more=f"listen: {{{tls}, {timeouts}}}\n"))
+    with socket.create_connection(server.http, 20) as half:
+        half.sendall(b"\x16\x03\x01\x02\x00\x01")
+        while half.recv(100):  # perhaps an alert; then the end
+            pass
+    assert get(server.http, "/check", tls=authority.context()).status == 200
+
+
+def test_files_that_do_not_fit_are_an_error_at_start(tmp_path, authority, certificate):
+    from program import run
+    cert, key = certificate
+    other_key = authority.issue("other")[1]
+    file = tmp_path / "policy.yaml"
+    for pair in ((cert, other_key), (cert, tmp_path / "absent"), (key, cert)):
+        file.write_text(policy(pair) + "exempt: [{path: /healthz}]\n")
+        status, out, err = run("serve", file, "--http", "127.0.0.1:0", "--admin", "127.0.0.1:0")
+        assert status == 1 and "listening" not in out
+        assert len(err.strip().splitlines()) == 1, err
+
+
+def test_many_clients_over_tls(serve, authority, certificate):
+    server = serve(policy(certificate))
+    context = authority.context()
+    connections = [Connection(server.http, tls=context) for _ in range(100)]
+    assert {connection.request("GET", "/check").status for connection in connections} == {200}
+    for connection in connections:
+        connection.close()
+    assert get(server.http, "/check", tls=context).status == 200
