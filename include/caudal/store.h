@@ -10,7 +10,8 @@
  *
  * Threads: every function may be called from any thread at any time, but for caudal_store_close, which must be the last.
  * Time: a function without `_at` reads the store's clock; its `_at` twin takes the caller's. Do not mix the two on one
- * store unless both count from the same zero. Deciding (take, peek, take_up_to, refund, reset, take_all, take_batch, at
+ * store unless both count from the same zero. A bucket's clock tells instants apart within a window of years (of days, for
+ * rates of thousands in lowest terms): a charge dated outside moves it, and what other keys owe beyond it is cut. Deciding (take, peek, take_up_to, refund, reset, take_all, take_batch, at
  * any `now`) allocates nothing.
  */
 #ifndef CAUDAL_STORE_H
@@ -169,7 +170,8 @@ CAUDAL_API int caudal_get_limit(struct caudal_store *store, uint32_t id, struct 
 /**
  * Changes a limit under live state. What was spent stays spent, in tokens: a bucket's debt, a window's count and a log's
  * entries are kept and judged by the new limit from this instant. Where the state has no meaning under the new limit
- * (another algorithm, another window length) counting starts again.
+ * (another algorithm, another window length) counting starts again. A debt that has to be rounded is rounded down, by at most
+ * what the faster of the two rates refills in a nanosecond (by 2^-20 of a token for a limit that does not refill).
  *
  * Takes time in proportion to the table when the new rate needs another resolution of time, else a few microseconds;
  * decisions go on meanwhile.

@@ -11,6 +11,7 @@
 enum cdl_operation {
     CDL_TAKE,   /* at least `minimum`, at most `maximum` tokens, or none */
     CDL_PEEK,   /* what CDL_TAKE would answer */
+    CDL_SETTLE, /* CDL_PEEK, but a bucket that has to be anchored anew is: what a refused CDL_TAKE does */
     CDL_REFUND, /* `maximum` tokens back */
     CDL_UNDO,   /* the charge of `maximum` that was made at charged_at, because another limit of the request refused */
 };
@@ -32,6 +33,11 @@ static inline struct cdl_question cdl_question_take(uint64_t cost)
 static inline struct cdl_question cdl_question_peek(uint64_t cost)
 {
     return (struct cdl_question){.operation = CDL_PEEK, .minimum = cost, .maximum = cost};
+}
+
+static inline struct cdl_question cdl_question_settle(uint64_t cost)
+{
+    return (struct cdl_question){.operation = CDL_SETTLE, .minimum = cost, .maximum = cost};
 }
 
 /* How many tokens a question gets when `available` may be spent, if it may have any at all. */

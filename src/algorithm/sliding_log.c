@@ -230,6 +230,7 @@ static bool change(const struct cdl_log_rule *rule, int64_t now, struct cdl_log 
         undo(log, pool, question->charged_monotonic_ns, question->maximum);
         break;
     case CDL_PEEK:
+    case CDL_SETTLE:
         break;
     }
     return true;

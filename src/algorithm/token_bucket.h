@@ -20,62 +20,102 @@ static inline cdl_u128 cdl_token_bucket_left_of(const struct cdl_token_clock *cl
     return units > (uint64_t)refilled ? units - (uint64_t)refilled : 0;
 }
 
-/* Decides on one bucket at `now`, which the clock must cover. `*full_at` is the bucket, or anything when `fresh` says that
- * there is none yet (which is a full one). Fills in every field of the decision but status, source, binding and
- * error_bound. Returns true when the state changed: `*full_at` is then to be stored. */
-static inline bool cdl_token_bucket_decide(const struct cdl_token_clock *clock, int64_t now, bool fresh,
-                                           uint64_t *full_at, const struct cdl_question *question,
-                                           struct caudal_decision *decision)
-{
+/* What a clock shows at an instant: V and its fraction. It does not depend on a bucket, so that many decisions share
+ * it. */
+struct cdl_token_moment {
+    uint64_t reading;
     uint64_t part;
-    const uint64_t reading = cdl_token_clock_read(clock, now, &part);
-    const bool giving_back = question->operation == CDL_REFUND || question->operation == CDL_UNDO;
+};
 
-    int64_t debt = fresh ? 0 : cdl_max_i64(0, (int64_t)(*full_at - reading));
+static inline struct cdl_token_moment cdl_token_moment(const struct cdl_token_clock *clock, int64_t now)
+{
+    struct cdl_token_moment moment;
+    moment.reading = cdl_token_clock_read(clock, now, &moment.part);
+    return moment;
+}
+
+/* How a question leaves a bucket. */
+struct cdl_token_outcome {
+    int64_t level;    /* units that were there; negative after a limit was lowered */
+    int64_t debt;     /* units missing afterwards */
+    uint64_t full_at; /* the bucket afterwards */
+    uint64_t granted; /* tokens, of a peek as well */
+    enum caudal_verdict verdict;
+    bool changed; /* `full_at` is to be stored */
+};
+
+/* The first half of a decision: all that the new state needs and nothing else, no division for a plain take. `full_at`
+ * is the bucket, or anything when `fresh` says that there is none yet (which is a full one). */
+static inline struct cdl_token_outcome cdl_token_bucket_charge(const struct cdl_token_clock *clock,
+                                                               struct cdl_token_moment moment, bool fresh,
+                                                               uint64_t full_at, const struct cdl_question *question)
+{
+    const bool giving_back = question->operation == CDL_REFUND || question->operation == CDL_UNDO;
+    int64_t debt = fresh ? 0 : cdl_max_i64(0, (int64_t)(full_at - moment.reading));
     bool changed = false;
-    if ((uint64_t)debt > clock->full_units + clock->skew_units) {
+    if (__builtin_expect((uint64_t)debt > clock->full_units + clock->skew_units, false)) {
         debt = (int64_t)clock->full_units;
         changed = true;
     }
     if (giving_back) {
         cdl_u128 units = (cdl_u128)question->maximum * clock->unit.value;
         if (question->operation == CDL_UNDO)
-            units = cdl_token_bucket_left_of(clock, reading, question->charged_monotonic_ns, units);
+            units = cdl_token_bucket_left_of(clock, moment.reading, question->charged_monotonic_ns, units);
         debt = units >= (uint64_t)debt ? 0 : debt - (int64_t)units;
         changed = !fresh;
     }
-    const int64_t level = (int64_t)clock->full_units - debt; /* negative after a limit was lowered */
-    const uint64_t wanted = giving_back ? 0 : question->minimum;
-    const uint64_t wanted_units = wanted * clock->unit.value; /* meaningless, and not looked at, above the capacity */
-    /* What is left is worked out beside the verdict, not on the way to it: a division takes longer than all the rest. */
-    const uint64_t available = level < 0 ? 0 : cdl_divide((uint64_t)level, &clock->unit);
-
-    decision->capacity = clock->capacity;
-    decision->granted = 0;
-    decision->remaining = available;
-    decision->retry_after_ns = 0;
-    if (giving_back || (wanted <= clock->capacity && (int64_t)wanted_units <= level)) {
-        const bool exact = giving_back || question->maximum == wanted;
-        const uint64_t granted = exact ? wanted : cdl_grant(question, available);
-        decision->verdict = CAUDAL_ALLOW;
-        decision->remaining = available - granted;
-        debt += (int64_t)(exact ? wanted_units : granted * clock->unit.value);
-        if (question->operation == CDL_TAKE) {
-            decision->granted = granted;
-            changed |= granted > 0;
-        }
-    } else if (wanted > clock->capacity || clock->inverse == 0) {
-        decision->verdict = CAUDAL_NEVER;
-        decision->retry_after_ns = -1;
-    } else {
-        decision->verdict = CAUDAL_DENY;
-        decision->retry_after_ns = cdl_token_clock_wait(clock, wanted_units - (uint64_t)level, part);
+    struct cdl_token_outcome outcome = {.level = (int64_t)clock->full_units - debt, .verdict = CAUDAL_ALLOW};
+    if (!giving_back) {
+        const uint64_t wanted = question->minimum;
+        const uint64_t wanted_units = wanted *
+                                      clock->unit.value; /* meaningless, and not looked at, above the capacity */
+        if (wanted <= clock->capacity && (int64_t)wanted_units <= outcome.level)
+            outcome.granted = wanted == question->maximum
+                                  ? wanted
+                                  : cdl_grant(question, cdl_divide((uint64_t)outcome.level, &clock->unit));
+        else
+            outcome.verdict = wanted > clock->capacity || clock->inverse == 0 ? CAUDAL_NEVER : CAUDAL_DENY;
     }
-    decision->reset_after_ns = debt == 0             ? 0
-                               : clock->inverse == 0 ? -1
-                                                     : cdl_token_clock_wait(clock, (uint64_t)debt, part);
-    *full_at = reading + (uint64_t)debt;
-    return changed && question->operation != CDL_PEEK;
+    outcome.debt = debt + (int64_t)(outcome.granted * clock->unit.value);
+    outcome.full_at = moment.reading + (uint64_t)outcome.debt;
+    outcome.changed = question->operation != CDL_PEEK && (changed || outcome.granted > 0);
+    return outcome;
+}
+
+/* The second half, the answer: fills in every field of the decision but status, source, binding and error_bound. Done
+ * after the swap, for the processor begins a swap when all before it is done, and works on while it lasts. */
+static inline void cdl_token_bucket_describe(const struct cdl_token_clock *clock, struct cdl_token_moment moment,
+                                             const struct cdl_question *question,
+                                             const struct cdl_token_outcome *outcome, struct caudal_decision *decision)
+{
+    const uint64_t left = clock->full_units - (uint64_t)outcome->debt; /* a negative number is beyond 2^63 */
+    const bool denied = outcome->verdict == CAUDAL_DENY;
+    decision->verdict = outcome->verdict;
+    decision->capacity = clock->capacity;
+    decision->granted = question->operation == CDL_TAKE ? outcome->granted : 0;
+    /* Where one token was refused there is none. */
+    decision->remaining = (int64_t)left < 0 || (denied && question->minimum == 1) ? 0 : cdl_divide(left, &clock->unit);
+    decision->retry_after_ns = outcome->verdict == CAUDAL_ALLOW ? 0 : -1;
+    if (denied)
+        decision->retry_after_ns = cdl_token_clock_wait(
+            clock, question->minimum * clock->unit.value - (uint64_t)outcome->level, moment.part);
+    decision->reset_after_ns = outcome->debt == 0 ? 0
+                               : clock->inverse == 0
+                                   ? -1
+                                   : cdl_token_clock_wait(clock, (uint64_t)outcome->debt, moment.part);
+}
+
+/* Both halves at `now`, which the clock must cover. Returns true when the state changed: `*full_at` is then to be
+ * stored. */
+static inline bool cdl_token_bucket_decide(const struct cdl_token_clock *clock, int64_t now, bool fresh,
+                                           uint64_t *full_at, const struct cdl_question *question,
+                                           struct caudal_decision *decision)
+{
+    const struct cdl_token_moment moment = cdl_token_moment(clock, now);
+    const struct cdl_token_outcome outcome = cdl_token_bucket_charge(clock, moment, fresh, *full_at, question);
+    cdl_token_bucket_describe(clock, moment, question, &outcome, decision);
+    *full_at = outcome.full_at;
+    return outcome.changed;
 }
 
 /* Nanoseconds until the bucket is full, which is the same as absent; 0 when it is, INT64_MAX when it never will be. */

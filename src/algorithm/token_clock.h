@@ -7,7 +7,7 @@
  *
  * Units. One token is `unit` clock units and V gains slope + slope_fraction/2^64 units a nanosecond. With count/period in
  * lowest terms n/p (tokens per nanosecond), unit = p·j and n·j units a nanosecond are whole numbers: then every reading and
- * every debt is exact. This is so for n <= 4096, which covers any rate that a person writes. For other rates unit is the
+ * every debt is exact. This is so for n <= 4096 and capacity·p <= 2^62, which covers any limit that a person writes. For other rates unit is the
  * largest number that keeps the clock at 16 units a nanosecond or less, V rounds down, and an answer may be early by less
  * than a nanosecond. It is not late: where exact arithmetic says that a wait is over, floor(a + m + δ) - floor(a) >= m says so
  * too. (Only before the instant at which the bucket was last charged, to a caller whose clock is behind, the slope's
@@ -77,14 +77,19 @@ static inline uint64_t cdl_token_clock_read(const struct cdl_token_clock *clock,
     return clock->reading + elapsed * clock->slope + (uint64_t)(fraction >> 64);
 }
 
-/* The first w > 0 with V(now + w) >= V(now) + units; `part` is the fraction of V(now). 0 < units < 2^63, and the clock refills.
- * The estimate is never above it, and short of it by two at the most, for units · (2^64/slope - inverse) < 2^63. */
+/* The first w > 0 with V(now + w) >= V(now) + units; `part` is the fraction of V(now). 0 < units < 2^63, and the clock
+ * refills. The estimate is never above it, and short of it by two at the most, for units · (2^64/slope - inverse) <
+ * 2^63. How far it is short is as good as random, so two comparisons are added up and nothing branches on them. */
 static inline int64_t cdl_token_clock_wait(const struct cdl_token_clock *clock, uint64_t units, uint64_t part)
 {
-    uint64_t wait = (uint64_t)((cdl_u128)units * clock->inverse >> 64);
-    while (wait * clock->slope + (uint64_t)(((cdl_u128)wait * clock->slope_fraction + part) >> 64) < units)
-        wait++;
-    return (int64_t)wait;
+    const uint64_t wait = (uint64_t)((cdl_u128)units * clock->inverse >> 64);
+    uint64_t reached = wait * clock->slope, next = reached + clock->slope;
+    if (clock->slope_fraction != 0) {
+        const cdl_u128 fraction = (cdl_u128)wait * clock->slope_fraction + part;
+        reached += (uint64_t)(fraction >> 64);
+        next = reached + clock->slope + ((uint64_t)fraction > UINT64_MAX - clock->slope_fraction);
+    }
+    return (int64_t)(wait + (reached < units) + (next < units));
 }
 
 #endif

@@ -59,12 +59,10 @@ static inline struct cdl_pair cdl_pair_load(struct cdl_pair *at)
 #else
 #if defined(__x86_64__)
     if (__builtin_cpu_supports("avx")) {
-        uint64_t first, second;
-        __asm__ volatile("movdqa %2, %%xmm0\n\tmovq %%xmm0, %0\n\tpextrq $1, %%xmm0, %1"
-                         : "=r"(first), "=r"(second)
-                         : "m"(*at)
-                         : "xmm0", "memory");
-        return (struct cdl_pair){first, second};
+        typedef uint64_t two_words __attribute__((vector_size(16)));
+        two_words both;
+        __asm__ volatile("movdqa %1, %0" : "=x"(both) : "m"(*at) : "memory");
+        return (struct cdl_pair){both[0], both[1]};
     }
 #endif
     return cdl_word_pair(__sync_val_compare_and_swap((cdl_word128 *)at, 0, 0));

@@ -41,6 +41,7 @@ static void close_connection(struct cdl_connection *connection)
     if (connection->next != NULL)
         connection->next->previous = connection->previous;
     atomic_fetch_sub_explicit(&loop->open, 1, memory_order_relaxed);
+    atomic_fetch_sub_explicit(loop->bounds.together, 1, memory_order_relaxed);
     uv_close(&connection->handle.any, on_closed);
 }
 
@@ -365,7 +366,8 @@ static void on_connection(uv_stream_t *stream, int status)
     if (connection->next != NULL)
         connection->next->previous = connection;
     loop->connections = connection;
-    const uint64_t open = atomic_fetch_add_explicit(&loop->open, 1, memory_order_relaxed) + 1;
+    atomic_fetch_add_explicit(&loop->open, 1, memory_order_relaxed);
+    const uint64_t open = atomic_fetch_add_explicit(loop->bounds.together, 1, memory_order_relaxed) + 1;
     if (listener->tls != NULL)
         connection->tls = cdl_tls_new(listener->tls);
     if (error != 0 || open > loop->bounds.connections_max || (listener->tls != NULL && connection->tls == NULL)) {

@@ -74,7 +74,8 @@ struct cdl_listener {
 };
 
 struct cdl_connection_bounds {
-    uint32_t connections_max;
+    uint32_t connections_max;    /* of all loops that count together */
+    _Atomic uint64_t *together;  /* where they do */
     uint32_t message_timeout_ms; /* what a message has unless its protocol says otherwise */
     uint32_t write_timeout_ms;
     uint32_t idle_timeout_ms;

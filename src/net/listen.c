@@ -151,3 +151,23 @@ int cdl_listen(const struct cdl_endpoint *endpoint, struct cdl_socket *sockets, 
     }
     return CAUDAL_OK;
 }
+
+struct cdl_socket_file cdl_socket_file_of(const struct cdl_socket *socket)
+{
+    struct cdl_socket_file file = {.path = ""};
+    struct stat status;
+    if (socket->is_unix && lstat(socket->text + strlen("unix:"), &status) == 0) {
+        snprintf(file.path, sizeof file.path, "%s", socket->text + strlen("unix:"));
+        file.device = status.st_dev;
+        file.inode = status.st_ino;
+    }
+    return file;
+}
+
+void cdl_socket_file_remove(const struct cdl_socket_file *file)
+{
+    struct stat status;
+    if (file->path[0] != '\0' && lstat(file->path, &status) == 0 && status.st_dev == file->device &&
+        status.st_ino == file->inode)
+        unlink(file->path);
+}

@@ -3,6 +3,8 @@
 #ifndef CDL_NET_LISTEN_H
 #define CDL_NET_LISTEN_H
 
+#include <sys/types.h>
+
 #include "base/endpoint.h"
 #include "caudal/status.h"
 
@@ -21,5 +23,16 @@ struct cdl_socket {
  * that is gone is replaced; one that somebody listens on is an error. On failure none is left open. */
 int cdl_listen(const struct cdl_endpoint *endpoint, struct cdl_socket *sockets, size_t count,
                struct caudal_problem *problem);
+
+/* The file of a Unix socket, to be removed at the end; an empty path: there is none. */
+struct cdl_socket_file {
+    char path[CDL_LISTEN_TEXT_MAX];
+    dev_t device;
+    ino_t inode;
+};
+
+struct cdl_socket_file cdl_socket_file_of(const struct cdl_socket *socket);
+/* Removes it, unless there is another file by that name now. */
+void cdl_socket_file_remove(const struct cdl_socket_file *file);
 
 #endif

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/random.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -170,12 +171,12 @@ static void run_worker(void *data)
     worker->live = NULL;
 }
 
-static struct cdl_connection_bounds bounds_of(const struct cdl_policy *policy, uint32_t workers)
+static struct cdl_connection_bounds bounds_of(struct cdl_server *server, bool is_admin)
 {
-    const struct cdl_listen_settings *listen = &policy->listen;
-    const uint64_t each = listen->connections_max / workers;
+    const struct cdl_listen_settings *listen = &server->first->listen;
     return (struct cdl_connection_bounds){
-        .connections_max = (uint32_t)cdl_min_u64(each == 0 ? 1 : each, UINT32_MAX),
+        .connections_max = (uint32_t)cdl_min_u64(listen->connections_max, UINT32_MAX),
+        .together = &server->connections[is_admin],
         .message_timeout_ms = (uint32_t)(listen->header_timeout_ns / MS_PER_NS),
         .write_timeout_ms = (uint32_t)(listen->write_timeout_ns / MS_PER_NS),
         .idle_timeout_ms = (uint32_t)(listen->idle_timeout_ns / MS_PER_NS),
@@ -184,7 +185,7 @@ static struct cdl_connection_bounds bounds_of(const struct cdl_policy *policy, u
 
 static bool open_worker(struct cdl_server *server, struct cdl_worker *worker, uint32_t index, uint64_t seed)
 {
-    const struct cdl_connection_bounds bounds = bounds_of(server->first, server->worker_count);
+    const struct cdl_connection_bounds bounds = bounds_of(server, worker == &server->admin);
     worker->server = server;
     worker->counters = cdl_counters_worker(server->counters, index);
     worker->latency = aligned_alloc(CDL_CACHE_LINE, sizeof *worker->latency);
@@ -228,6 +229,7 @@ static bool listen_on(struct cdl_server *server, const struct cdl_endpoint *endp
                 sockets[0].text);
         return false;
     }
+    server->socket_files[server->socket_file_count++] = cdl_socket_file_of(&sockets[0]);
     for (uint32_t i = 0; i < count; i++) {
         struct cdl_worker *worker = &workers[i];
         const int error = cdl_listener_open(&worker->listeners[worker->listener_count++], &worker->loop, sockets[i].fd,
@@ -341,7 +343,11 @@ static bool open_parts(struct cdl_server *server)
         .limits = (uint32_t)cdl_min_u64(2u * server->first->limit_count + 256u, CDL_COUNTERS_LIMITS_MAX),
         .events = CDL_EVENTS,
     };
-    const uint64_t seed = (uint64_t)cdl_server_now_ns(server) * UINT64_C(0x9E3779B97F4A7C15);
+    uint64_t seed;
+    if (getrandom(&seed, sizeof seed, 0) != (ssize_t)sizeof seed) {
+        fprintf(stderr, "caudal: the system gives no random numbers\n");
+        return false;
+    }
     set_bounds(server);
     server->workers = calloc(server->worker_count, sizeof *server->workers);
     server->counters = cdl_counters_open(&counters, cdl_allocator_default());
@@ -456,6 +462,8 @@ static int run_parts(struct cdl_server *server)
 
 static void close_parts(struct cdl_server *server)
 {
+    for (size_t i = 0; i < server->socket_file_count; i++)
+        cdl_socket_file_remove(&server->socket_files[i]);
     for (uint32_t i = 0; i < server->worker_count; i++)
         close_worker(&server->workers[i]);
     close_worker(&server->admin);

@@ -72,9 +72,13 @@ struct cdl_server {
     int64_t drain_ns;
 
     struct cdl_worker *workers;
-    uint32_t worker_count;   /* that are running */
-    struct cdl_worker admin; /* the main thread's; it decides nothing, but looks at keys */
-    char admin_token[256];   /* empty: none is asked for */
+    uint32_t worker_count;           /* that are running */
+    struct cdl_worker admin;         /* the main thread's; it decides nothing, but looks at keys */
+    char admin_token[256];           /* empty: none is asked for */
+    _Atomic uint64_t connections[2]; /* that are open: of clients on all workers, of administrators */
+
+    struct cdl_socket_file socket_files[2 * CDL_LISTENERS_MAX]; /* of Unix sockets among both kinds of listeners */
+    size_t socket_file_count;
 
     struct cdl_watch watch;
     _Atomic uint64_t reloads, reload_failures;

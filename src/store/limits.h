@@ -14,6 +14,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stddef.h>
 
 #include "algorithm/sliding_log.h"
 #include "algorithm/token_bucket.h"
@@ -114,6 +115,22 @@ static inline void cdl_copy_words(cdl_word *to, const _Atomic uint64_t *from, si
 #pragma GCC unroll 32
     for (size_t i = 0; i < count; i++)
         to[i] = atomic_load_explicit(&from[i], memory_order_acquire);
+}
+
+/* The view, if nobody writes it at the moment: one attempt of cdl_limit_read. Without a loop the compiler keeps the
+ * words where it needs them; with one it works out and keeps all their addresses. */
+static inline bool cdl_limit_try_read(const struct cdl_limit_slot *slot, struct cdl_limit_view *view)
+{
+    const uint32_t version = atomic_load_explicit(&slot->version, memory_order_acquire);
+    cdl_copy_words((cdl_word *)view, slot->view, CDL_WORDS(struct cdl_limit_view));
+    return (version & 1) == 0 && atomic_load_explicit(&slot->version, memory_order_relaxed) == version;
+}
+
+/* The salt alone: where a key may be, before the view is read. If the slot has gone to another limit meanwhile, the
+ * view's id tells. */
+static inline uint64_t cdl_limit_salt(const struct cdl_limit_slot *slot)
+{
+    return atomic_load_explicit(&slot->view[offsetof(struct cdl_limit_view, salt) / 8], memory_order_acquire);
 }
 
 /* Copies the view (and with `previous` not NULL what is needed to read states under the previous number), all of one version,

@@ -90,25 +90,31 @@ static void sign(struct caudal_decision *decision)
     decision->error_bound = 0;
 }
 
-/* The common case spelled out for the compiler: `cost` tokens from a bucket that is in the table and that nobody else changes
- * meanwhile. False: it is another case, nothing was done, and the general way below takes it from the start. */
-static inline bool take_present(const struct cdl_limit_view *view, const struct cdl_table_place *place, int64_t now,
-                                uint64_t cost, struct caudal_decision *decision)
+/* The common case spelled out for the compiler: `cost` tokens from a bucket that is in the table and that nobody else
+ * changes meanwhile. `entry` is where it was found, or NULL. False: it is another case, nothing was done, and the
+ * general way below takes it from the start. */
+static inline bool take_present(const struct cdl_limit_view *view, struct cdl_pair *entry, uint64_t tag,
+                                struct cdl_token_moment moment, uint64_t cost, struct caudal_decision *decision)
 {
-    const uint64_t tag = place->fingerprint | view->number;
-    struct cdl_pair *entry = cdl_table_find(place, tag);
     if (entry == NULL)
         return false;
     /* Both halves may be of different entries; then the swap fails, or the second look differs. */
     const struct cdl_pair was = {tag, cdl_pair_peek_second(entry)};
     const struct cdl_question question = cdl_question_take(cost);
-    uint64_t state = was.second;
+    const struct cdl_token_outcome outcome = cdl_token_bucket_charge(&view->bucket, moment, false, was.second,
+                                                                     &question);
+    if (outcome.changed) {
+        /* What changes a bucket without a charge anchors it anew, which is not for here. */
+        if (outcome.granted == 0 || !cdl_pair_swap(entry, was, (struct cdl_pair){tag, outcome.full_at}))
+            return false;
+    } else {
+        const struct cdl_pair is = cdl_pair_load(entry);
+        if (is.first != was.first || is.second != was.second)
+            return false;
+    }
     sign(decision);
-    /* What changes a bucket without a charge anchors it anew, which is not for here. */
-    if (cdl_token_bucket_decide(&view->bucket, now, false, &state, &question, decision))
-        return decision->granted > 0 && cdl_pair_swap(entry, was, (struct cdl_pair){tag, state});
-    const struct cdl_pair is = cdl_pair_load(entry);
-    return is.first == was.first && is.second == was.second;
+    cdl_token_bucket_describe(&view->bucket, moment, &question, &outcome, decision);
+    return true;
 }
 
 /* A question on its way: what is asked of whom, and the version of the limit that it is being answered under. */
@@ -121,11 +127,15 @@ struct inquiry {
     struct caudal_decision *decision;
     struct cdl_limit_view view;
     uint32_t version;
+    const struct cdl_token_clock
+        *written; /* the clock that buckets are written by, if the view's has been moved; or NULL */
 };
 
 static bool decide_word(struct inquiry *inquiry, bool fresh, uint64_t *state)
 {
     const struct cdl_limit_view *view = &inquiry->view;
+    if (view->layout == CDL_LAYOUT_BUCKET && inquiry->written != NULL && !fresh)
+        *state = cdl_token_clock_revise(inquiry->written, &view->bucket, inquiry->now->monotonic_ns, *state);
     if (view->layout == CDL_LAYOUT_BUCKET)
         return cdl_token_bucket_decide(&view->bucket, inquiry->now->monotonic_ns, fresh, state, inquiry->question,
                                        inquiry->decision);
@@ -173,6 +183,25 @@ static enum outcome decide_previous(struct inquiry *inquiry, struct cdl_pair *en
     return cdl_pair_swap(entry, was, (struct cdl_pair){tag, state}) ? DONE : AGAIN;
 }
 
+/* The key is taken for a new one, which is to say for one whose bucket is full. It may have had an entry that was full, and
+ * that another key has taken since this call read the clock: a charge dated back to before it was full would be granted
+ * once too often. So the clock is read again where nobody else can write the key. */
+static bool decide_late(struct inquiry *inquiry, struct cdl_instant *later, uint64_t *state)
+{
+    struct cdl_instant *const asked = inquiry->now;
+    if (asked->clock != NULL) {
+        *later = cdl_instant_read(asked->clock);
+        if (asked->has_monotonic)
+            cdl_instant_monotonic(later);
+        if (asked->has_realtime)
+            cdl_instant_realtime(later);
+        inquiry->now = later;
+    }
+    const bool changed = decide_word(inquiry, true, state);
+    inquiry->now = asked;
+    return changed;
+}
+
 static enum outcome decide_absent(struct inquiry *inquiry, const struct cdl_table_place *place, uint64_t tag)
 {
     uint64_t state = 0;
@@ -180,13 +209,14 @@ static enum outcome decide_absent(struct inquiry *inquiry, const struct cdl_tabl
     if (!decide_word(inquiry, true, &state))
         return cdl_limit_unchanged(inquiry->slot, inquiry->version) ? DONE : RESTART;
     enum outcome outcome = DONE;
+    struct cdl_instant later = *inquiry->now;
     pthread_mutex_lock(&place->stripe->lock);
     if (!cdl_limit_unchanged(inquiry->slot, inquiry->version)) {
         outcome = RESTART;
     } else if (cdl_table_find(place, tag) != NULL) {
         outcome = AGAIN;
-    } else {
-        struct cdl_memory_judge judge = {inquiry->store, inquiry->now};
+    } else if (decide_late(inquiry, &later, &state)) {
+        struct cdl_memory_judge judge = {inquiry->store, &later};
         const struct cdl_table_judge table_judge = cdl_memory_table_judge(&judge);
         cdl_table_claim(place, (struct cdl_pair){tag, state}, &table_judge);
     }
@@ -302,6 +332,17 @@ static void decide_unlimited(const struct cdl_question *question, struct caudal_
     decision->reset_after_ns = 0;
 }
 
+/* A peek changes nothing, the window of the limit's clock included: it moves a copy of its own. */
+static enum outcome peek_outside(struct inquiry *inquiry, const struct cdl_table_place *place, int64_t now)
+{
+    const struct cdl_token_clock written = inquiry->view.bucket;
+    cdl_token_clock_recentre(&inquiry->view.bucket, now);
+    inquiry->written = &written;
+    const enum outcome outcome = decide_narrow(inquiry, place);
+    inquiry->written = NULL;
+    return outcome;
+}
+
 /* Answers under the view that the inquiry carries. */
 static enum outcome decide_under_view(struct inquiry *inquiry, const struct cdl_table_place *place)
 {
@@ -311,6 +352,8 @@ static enum outcome decide_under_view(struct inquiry *inquiry, const struct cdl_
     case CDL_LAYOUT_BUCKET: {
         const int64_t now = cdl_instant_monotonic(inquiry->now);
         if (__builtin_expect(!cdl_token_clock_covers(&view->bucket, now), false)) {
+            if (inquiry->question->operation == CDL_PEEK)
+                return peek_outside(inquiry, place, now);
             cdl_memory_recentre(inquiry->store, inquiry->slot, view->id, now);
             return RESTART;
         }
@@ -361,64 +404,169 @@ static inline struct cdl_key_hash hash_of(const struct cdl_memory_store *store, 
     return cdl_key_hash(store->secret, request->key, request->key_length);
 }
 
+/* take_present for one request, from the start. The lines are on their way while the clock is read. The view is read
+ * before it: what of it is put aside for that call has reached memory when the swap comes, which waits for all
+ * stores. */
+static inline bool take_one(struct cdl_memory_store *store, uint32_t id, struct cdl_key_hash hash, uint64_t cost,
+                            struct cdl_instant *now, struct caudal_decision *decision)
+{
+    const struct cdl_limit_slot *slot = cdl_limits_find(store->limits, id);
+    struct cdl_limit_view view;
+    if (slot == NULL || !cdl_limit_try_read(slot, &view) || view.id != id || view.layout != CDL_LAYOUT_BUCKET)
+        return false;
+    const struct cdl_table_place place = cdl_table_place(&store->table, hash, view.salt);
+    cdl_table_prefetch(&place);
+    const int64_t now_ns = cdl_instant_monotonic(now);
+    if (!cdl_token_clock_covers(&view.bucket, now_ns))
+        return false;
+    const uint64_t tag = place.fingerprint | view.number;
+    return take_present(&view, cdl_table_find(&place, tag), tag, cdl_token_moment(&view.bucket, now_ns), cost,
+                        decision);
+}
+
 static int memory_decide(struct caudal_store *head, const struct caudal_request *request,
                          const struct cdl_question *question, struct cdl_instant *now, struct caudal_decision *decision)
 {
     struct cdl_memory_store *store = cdl_memory_store(head);
     const struct cdl_key_hash hash = hash_of(store, request);
-    struct cdl_limit_slot *slot = cdl_limits_find(store->limits, request->limit);
-    if (slot != NULL && question->operation == CDL_TAKE && question->minimum == question->maximum) {
-        struct cdl_limit_view view;
-        cdl_limit_read(slot, &view, NULL);
-        const struct cdl_table_place place = cdl_table_place(&store->table, hash, view.salt);
-        cdl_table_prefetch(&place); /* on its way while the clock is read */
-        if (view.id == request->limit && view.layout == CDL_LAYOUT_BUCKET &&
-            cdl_token_clock_covers(&view.bucket, cdl_instant_monotonic(now)) &&
-            take_present(&view, &place, now->monotonic_ns, question->minimum, decision))
-            return CAUDAL_OK;
-    }
+    if (question->operation == CDL_TAKE && question->minimum == question->maximum &&
+        take_one(store, request->limit, hash, question->minimum, now, decision))
+        return CAUDAL_OK;
     return decide_hashed(store, request->limit, hash, question, now, decision);
+}
+
+/* Any take, after the short ways have found that it is not theirs. */
+static __attribute__((noinline)) int take_slowly(struct cdl_memory_store *store, const struct caudal_request *request,
+                                                 struct cdl_instant *now, struct caudal_decision *decision)
+{
+    const struct cdl_question question = cdl_question_take(request->cost);
+    const int status = decide_hashed(store, request->limit, hash_of(store, request), &question, now, decision);
+    if (status != CAUDAL_OK)
+        *decision = (struct caudal_decision){.status = status};
+    return status;
+}
+
+static __attribute__((noinline)) int take_slowly_now(struct cdl_memory_store *store, uint32_t id, const void *key,
+                                                     size_t key_length, uint64_t cost, struct caudal_decision *decision)
+{
+    struct cdl_instant now = cdl_instant_read(store->head.clock);
+    return take_slowly(store, &(struct caudal_request){id, key, key_length, cost}, &now, decision);
+}
+
+static int memory_take(struct caudal_store *head, uint32_t id, const void *key, size_t key_length, uint64_t cost,
+                       struct caudal_decision *decision)
+{
+    struct cdl_memory_store *store = cdl_memory_store(head);
+    struct cdl_instant now = cdl_instant_read(head->clock);
+    if (take_one(store, id, cdl_key_hash(store->secret, key, key_length), cost, &now, decision))
+        return CAUDAL_OK;
+    return take_slowly_now(store, id, key, key_length, cost, decision);
 }
 
 /* ---- many decisions ---- */
 
-/* Up to PREFETCH_BATCH requests: all lines are on their way to the cache before the first is needed. */
-static void take_some(struct cdl_memory_store *store, const struct caudal_request *requests, size_t count,
-                      struct cdl_instant *now, struct caudal_decision *decisions)
+/* Where a key of a batch may be. */
+struct candidate {
+    struct cdl_table_line *lines[2];
+    uint64_t fingerprint;
+};
+
+/* The code of the first that fails. */
+static __attribute__((noinline)) int take_run_slowly(struct cdl_memory_store *store,
+                                                     const struct caudal_request *requests, size_t count,
+                                                     struct cdl_instant *now, struct caudal_decision *decisions)
 {
-    struct cdl_table_place places[PREFETCH_BATCH];
-    struct cdl_key_hash hashes[PREFETCH_BATCH];
-    struct inquiry inquiry = {.store = store, .now = now};
-    uint32_t known = 0; /* the limit whose view the inquiry carries */
+    int first = CAUDAL_OK;
     for (size_t i = 0; i < count; i++) {
-        if (decisions[i].status != CAUDAL_OK)
-            continue;
-        if (requests[i].limit != known || known == 0)
-            known = read_limit(&inquiry, requests[i].limit) ? requests[i].limit : 0;
-        hashes[i] = hash_of(store, &requests[i]);
-        places[i] = cdl_table_place(&store->table, hashes[i], known != 0 ? inquiry.view.salt : 0);
-        cdl_table_prefetch(&places[i]);
+        int status = cdl_check_request(&requests[i]);
+        if (status == CAUDAL_OK)
+            status = take_slowly(store, &requests[i], now, &decisions[i]);
+        else
+            decisions[i] = (struct caudal_decision){.status = status};
+        first = first == CAUDAL_OK ? status : first;
     }
-    const bool present = known != 0 && inquiry.view.layout == CDL_LAYOUT_BUCKET &&
-                         cdl_token_clock_covers(&inquiry.view.bucket, cdl_instant_monotonic(now));
-    for (size_t i = 0; i < count; i++) {
-        if (decisions[i].status != CAUDAL_OK)
-            continue;
-        if (present && requests[i].limit == known && cdl_limit_unchanged(inquiry.slot, inquiry.version) &&
-            take_present(&inquiry.view, &places[i], now->monotonic_ns, requests[i].cost, &decisions[i]))
-            continue;
-        const struct cdl_question question = cdl_question_take(requests[i].cost);
-        decisions[i].status = decide_hashed(store, requests[i].limit, hashes[i], &question, now, &decisions[i]);
-    }
+    return first;
 }
 
-static void memory_take_batch(struct caudal_store *head, const struct caudal_request *requests, size_t count,
-                              struct cdl_instant *now, struct caudal_decision *decisions)
+/* Requests of one limit, whose view is read once. Seven keys of ten are in their first line: these are decided first,
+ * while the second lines of the others come in. Which is which is listed without a branch, for it is chance. Requests
+ * of one key are of one kind, so they keep their order. */
+static inline int take_run(struct cdl_memory_store *store, const struct caudal_request *requests,
+                           const struct candidate *candidates, size_t count, struct cdl_instant *now,
+                           struct caudal_decision *decisions)
 {
+    const struct cdl_limit_slot *slot = cdl_limits_find(store->limits, requests[0].limit);
+    const int64_t now_ns = cdl_instant_monotonic(now);
+    struct cdl_limit_view view;
+    if (slot == NULL || !cdl_limit_try_read(slot, &view) || view.id != requests[0].limit ||
+        view.layout != CDL_LAYOUT_BUCKET || !cdl_token_clock_covers(&view.bucket, now_ns))
+        return take_run_slowly(store, requests, count, now, decisions);
+    const struct cdl_token_moment moment = cdl_token_moment(&view.bucket, now_ns);
+    struct cdl_pair *entries[PREFETCH_BATCH];
+    uint32_t first[PREFETCH_BATCH], second[PREFETCH_BATCH];
+    size_t firsts = 0, seconds = 0;
+    for (size_t i = 0; i < count; i++) {
+        entries[i] = cdl_table_find_in(candidates[i].lines[0], candidates[i].fingerprint | view.number);
+        const bool absent = entries[i] == NULL;
+        __builtin_prefetch(candidates[i].lines[absent], 1);
+        first[firsts] = second[seconds] = (uint32_t)i;
+        firsts += !absent;
+        seconds += absent;
+    }
+    int status = CAUDAL_OK;
+    for (size_t n = 0; n < count; n++) {
+        const uint32_t i = n < firsts ? first[n] : second[n - firsts];
+        const uint64_t tag = candidates[i].fingerprint | view.number;
+        struct cdl_pair *entry = n < firsts ? entries[i] : cdl_table_find_in(candidates[i].lines[1], tag);
+        if (!take_present(&view, entry, tag, moment, requests[i].cost, &decisions[i]) &&
+            take_slowly(store, &requests[i], now, &decisions[i]) != CAUDAL_OK)
+            status = CAUDAL_ERR_UNKNOWN; /* all that can happen: the limit was removed just now */
+    }
+    return status;
+}
+
+/* For a guess at where keys are: any number will do when there is no such limit. */
+static inline uint64_t salt_of(const struct cdl_memory_store *store, uint32_t id)
+{
+    const struct cdl_limit_slot *slot = cdl_limits_find(store->limits, id);
+    return slot == NULL ? 0 : cdl_limit_salt(slot);
+}
+
+/* Up to PREFETCH_BATCH requests: all first lines are on their way to the cache before one is needed. */
+static int take_some(struct cdl_memory_store *store, const struct caudal_request *requests, size_t count,
+                     struct cdl_instant *now, struct caudal_decision *decisions)
+{
+    struct candidate candidates[PREFETCH_BATCH];
+    for (size_t from = 0, to; from < count; from = to) {
+        const uint64_t salt = salt_of(store, requests[from].limit);
+        for (to = from; to < count && requests[to].limit == requests[from].limit; to++) {
+            if (__builtin_expect(cdl_check_request(&requests[to]) != CAUDAL_OK, false))
+                return take_run_slowly(store, requests, count, now, decisions);
+            const struct cdl_table_place place = cdl_table_place(&store->table, hash_of(store, &requests[to]), salt);
+            candidates[to] = (struct candidate){{place.lines[0], place.lines[1]}, place.fingerprint};
+            __builtin_prefetch(place.lines[0], 1);
+        }
+    }
+    int first = CAUDAL_OK;
+    for (size_t from = 0, to = 0; from < count; from = to) {
+        while (to < count && requests[to].limit == requests[from].limit)
+            to++;
+        const int status = take_run(store, requests + from, candidates + from, to - from, now, decisions + from);
+        first = first == CAUDAL_OK ? status : first;
+    }
+    return first;
+}
+
+static int memory_take_batch(struct caudal_store *head, const struct caudal_request *requests, size_t count,
+                             struct cdl_instant *now, struct caudal_decision *decisions)
+{
+    int first = CAUDAL_OK;
     for (size_t i = 0; i < count; i += PREFETCH_BATCH) {
         size_t some = count - i < PREFETCH_BATCH ? count - i : PREFETCH_BATCH;
-        take_some(cdl_memory_store(head), requests + i, some, now, decisions + i);
+        const int status = take_some(cdl_memory_store(head), requests + i, some, now, decisions + i);
+        first = first == CAUDAL_OK ? status : first;
     }
+    return first;
 }
 
 /* What requests up to and including `i` ask of the bucket of request `i`: the same one may be named more than once. */
@@ -463,13 +611,15 @@ static int commit(struct cdl_memory_store *store, const struct caudal_request *r
     return status;
 }
 
-static int peek_all(struct cdl_memory_store *store, const struct caudal_request *requests,
+/* Before a take, buckets settle: one that refuses must not be anchored anew at each question, or it would never fill. */
+static int peek_all(struct cdl_memory_store *store, bool settle, const struct caudal_request *requests,
                     const struct cdl_key_hash *hashes, size_t count, struct cdl_instant *now,
                     struct caudal_decision *decisions, bool *pass)
 {
     *pass = true;
     for (size_t i = 0; i < count; i++) {
-        const struct cdl_question question = cdl_question_peek(cost_so_far(requests, hashes, i));
+        const uint64_t cost = cost_so_far(requests, hashes, i);
+        const struct cdl_question question = settle ? cdl_question_settle(cost) : cdl_question_peek(cost);
         int status = decide_hashed(store, requests[i].limit, hashes[i], &question, now, &decisions[i]);
         if (status != CAUDAL_OK)
             return status;
@@ -489,7 +639,7 @@ static int memory_decide_all(struct caudal_store *head, enum cdl_operation opera
 
     bool pass;
     size_t refused = count;
-    int status = peek_all(store, requests, hashes, count, now, decisions, &pass);
+    int status = peek_all(store, operation == CDL_TAKE, requests, hashes, count, now, decisions, &pass);
     if (pass && operation == CDL_PEEK)
         return status;
     if (status == CAUDAL_OK && pass)
@@ -585,6 +735,7 @@ static const struct cdl_store_ops memory_ops = {
     .get_limit = cdl_memory_get_limit,
     .set_limit = cdl_memory_set_limit,
     .remove_limit = cdl_memory_remove_limit,
+    .take = memory_take,
     .decide = memory_decide,
     .reset = memory_reset,
     .decide_all = memory_decide_all,

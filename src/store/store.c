@@ -95,13 +95,13 @@ int caudal_get_limit(struct caudal_store *store, uint32_t id, struct caudal_limi
     return store->ops->get_limit(store, id, limit);
 }
 
-static int set_limit(struct caudal_store *store, uint32_t id, const struct caudal_limit *limit, struct cdl_instant now,
+static int set_limit(struct caudal_store *store, uint32_t id, const struct caudal_limit *limit, struct cdl_instant *now,
                      struct caudal_problem *problem)
 {
     int status = caudal_limit_check(limit, problem);
     if (status != CAUDAL_OK)
         return status;
-    status = store->ops->set_limit(store, id, limit, &now);
+    status = store->ops->set_limit(store, id, limit, now);
     if (status != CAUDAL_OK)
         cdl_problem(problem, status, 0, "limit %u: %s", id, caudal_status_text(status));
     return status;
@@ -112,7 +112,8 @@ int caudal_set_limit(struct caudal_store *store, uint32_t id, const struct cauda
 {
     if (store == NULL)
         return cdl_problem(problem, CAUDAL_ERR_ARGUMENT, 0, "store is NULL");
-    return set_limit(store, id, limit, cdl_instant_read(store->clock), problem);
+    struct cdl_instant now = cdl_instant_read(store->clock);
+    return set_limit(store, id, limit, &now, problem);
 }
 
 int caudal_set_limit_at(struct caudal_store *store, uint32_t id, const struct caudal_limit *limit, int64_t now_ns,
@@ -120,7 +121,8 @@ int caudal_set_limit_at(struct caudal_store *store, uint32_t id, const struct ca
 {
     if (store == NULL)
         return cdl_problem(problem, CAUDAL_ERR_ARGUMENT, 0, "store is NULL");
-    return set_limit(store, id, limit, cdl_instant_given(now_ns), problem);
+    struct cdl_instant now = cdl_instant_given(now_ns);
+    return set_limit(store, id, limit, &now, problem);
 }
 
 int caudal_remove_limit(struct caudal_store *store, uint32_t id)
@@ -129,13 +131,6 @@ int caudal_remove_limit(struct caudal_store *store, uint32_t id)
 }
 
 /* ---- one key ---- */
-
-static int check_request(const struct caudal_request *request)
-{
-    if (request->key == NULL && request->key_length > 0)
-        return CAUDAL_ERR_ARGUMENT;
-    return request->key_length > CAUDAL_KEY_MAX ? CAUDAL_ERR_KEY : CAUDAL_OK;
-}
 
 static void no_verdict(struct caudal_decision *decision, int status)
 {
@@ -147,7 +142,8 @@ static int decide(struct caudal_store *store, const struct caudal_request *reque
 {
     if (decision == NULL)
         return CAUDAL_ERR_ARGUMENT;
-    int status = store == NULL || question->maximum < question->minimum ? CAUDAL_ERR_ARGUMENT : check_request(request);
+    int status = store == NULL || question->maximum < question->minimum ? CAUDAL_ERR_ARGUMENT
+                                                                        : cdl_check_request(request);
     if (status == CAUDAL_OK)
         status = store->ops->decide(store, request, question, now, decision);
     if (status != CAUDAL_OK)
@@ -156,94 +152,102 @@ static int decide(struct caudal_store *store, const struct caudal_request *reque
 }
 
 /* Reads the store's clock when it is needed. A NULL store is found out by decide(). */
-static struct cdl_instant clock_of(const struct caudal_store *store)
+static inline struct cdl_instant clock_of(const struct caudal_store *store)
 {
     return cdl_instant_read(store != NULL ? store->clock : NULL);
 }
 
-static int take(struct caudal_store *store, const struct caudal_request *request, struct cdl_instant now,
+static int take(struct caudal_store *store, const struct caudal_request *request, struct cdl_instant *now,
                 struct caudal_decision *decision)
 {
     const struct cdl_question question = cdl_question_take(request->cost);
-    return decide(store, request, &question, &now, decision);
+    return decide(store, request, &question, now, decision);
 }
 
 int caudal_take(struct caudal_store *store, uint32_t limit, const void *key, size_t key_length, uint64_t cost,
                 struct caudal_decision *decision)
 {
-    return take(store, &(struct caudal_request){limit, key, key_length, cost}, clock_of(store), decision);
+    if (__builtin_expect(store != NULL && decision != NULL && key != NULL && key_length <= CAUDAL_KEY_MAX, true))
+        return store->ops->take(store, limit, key, key_length, cost, decision);
+    struct cdl_instant now = clock_of(store);
+    return take(store, &(struct caudal_request){limit, key, key_length, cost}, &now, decision);
 }
 
 int caudal_take_at(struct caudal_store *store, uint32_t limit, const void *key, size_t key_length, uint64_t cost,
                    int64_t now_ns, struct caudal_decision *decision)
 {
-    return take(store, &(struct caudal_request){limit, key, key_length, cost}, cdl_instant_given(now_ns), decision);
+    struct cdl_instant now = cdl_instant_given(now_ns);
+    return take(store, &(struct caudal_request){limit, key, key_length, cost}, &now, decision);
 }
 
-static int peek(struct caudal_store *store, const struct caudal_request *request, struct cdl_instant now,
+static int peek(struct caudal_store *store, const struct caudal_request *request, struct cdl_instant *now,
                 struct caudal_decision *decision)
 {
     const struct cdl_question question = cdl_question_peek(request->cost);
-    return decide(store, request, &question, &now, decision);
+    return decide(store, request, &question, now, decision);
 }
 
 int caudal_peek(struct caudal_store *store, uint32_t limit, const void *key, size_t key_length, uint64_t cost,
                 struct caudal_decision *decision)
 {
-    return peek(store, &(struct caudal_request){limit, key, key_length, cost}, clock_of(store), decision);
+    struct cdl_instant now = clock_of(store);
+    return peek(store, &(struct caudal_request){limit, key, key_length, cost}, &now, decision);
 }
 
 int caudal_peek_at(struct caudal_store *store, uint32_t limit, const void *key, size_t key_length, uint64_t cost,
                    int64_t now_ns, struct caudal_decision *decision)
 {
-    return peek(store, &(struct caudal_request){limit, key, key_length, cost}, cdl_instant_given(now_ns), decision);
+    struct cdl_instant now = cdl_instant_given(now_ns);
+    return peek(store, &(struct caudal_request){limit, key, key_length, cost}, &now, decision);
 }
 
 static int take_up_to(struct caudal_store *store, const struct caudal_request *request, uint64_t minimum,
-                      struct cdl_instant now, struct caudal_decision *decision)
+                      struct cdl_instant *now, struct caudal_decision *decision)
 {
     const struct cdl_question question = {.operation = CDL_TAKE, .minimum = minimum, .maximum = request->cost};
-    return decide(store, request, &question, &now, decision);
+    return decide(store, request, &question, now, decision);
 }
 
 int caudal_take_up_to(struct caudal_store *store, uint32_t limit, const void *key, size_t key_length, uint64_t minimum,
                       uint64_t maximum, struct caudal_decision *decision)
 {
-    return take_up_to(store, &(struct caudal_request){limit, key, key_length, maximum}, minimum, clock_of(store),
-                      decision);
+    struct cdl_instant now = clock_of(store);
+    return take_up_to(store, &(struct caudal_request){limit, key, key_length, maximum}, minimum, &now, decision);
 }
 
 int caudal_take_up_to_at(struct caudal_store *store, uint32_t limit, const void *key, size_t key_length,
                          uint64_t minimum, uint64_t maximum, int64_t now_ns, struct caudal_decision *decision)
 {
-    return take_up_to(store, &(struct caudal_request){limit, key, key_length, maximum}, minimum,
-                      cdl_instant_given(now_ns), decision);
+    struct cdl_instant now = cdl_instant_given(now_ns);
+    return take_up_to(store, &(struct caudal_request){limit, key, key_length, maximum}, minimum, &now, decision);
 }
 
-static int refund(struct caudal_store *store, const struct caudal_request *request, struct cdl_instant now,
+static int refund(struct caudal_store *store, const struct caudal_request *request, struct cdl_instant *now,
                   struct caudal_decision *decision)
 {
     const struct cdl_question question = {.operation = CDL_REFUND, .maximum = request->cost};
     struct caudal_decision ignored;
-    return decide(store, request, &question, &now, decision != NULL ? decision : &ignored);
+    return decide(store, request, &question, now, decision != NULL ? decision : &ignored);
 }
 
 int caudal_refund(struct caudal_store *store, uint32_t limit, const void *key, size_t key_length, uint64_t tokens,
                   struct caudal_decision *decision)
 {
-    return refund(store, &(struct caudal_request){limit, key, key_length, tokens}, clock_of(store), decision);
+    struct cdl_instant now = clock_of(store);
+    return refund(store, &(struct caudal_request){limit, key, key_length, tokens}, &now, decision);
 }
 
 int caudal_refund_at(struct caudal_store *store, uint32_t limit, const void *key, size_t key_length, uint64_t tokens,
                      int64_t now_ns, struct caudal_decision *decision)
 {
-    return refund(store, &(struct caudal_request){limit, key, key_length, tokens}, cdl_instant_given(now_ns), decision);
+    struct cdl_instant now = cdl_instant_given(now_ns);
+    return refund(store, &(struct caudal_request){limit, key, key_length, tokens}, &now, decision);
 }
 
 int caudal_reset(struct caudal_store *store, uint32_t limit, const void *key, size_t key_length)
 {
     const struct caudal_request request = {limit, key, key_length, 0};
-    int status = store == NULL ? CAUDAL_ERR_ARGUMENT : check_request(&request);
+    int status = store == NULL ? CAUDAL_ERR_ARGUMENT : cdl_check_request(&request);
     return status == CAUDAL_OK ? store->ops->reset(store, &request) : status;
 }
 
@@ -267,7 +271,7 @@ static size_t binding(const struct caudal_decision *decisions, size_t count)
 _Static_assert(CAUDAL_ALLOW < CAUDAL_DENY && CAUDAL_DENY < CAUDAL_NEVER, "binding() compares verdicts");
 
 static int decide_all(struct caudal_store *store, enum cdl_operation operation, const struct caudal_request *requests,
-                      size_t count, struct cdl_instant now, struct caudal_decision *decisions,
+                      size_t count, struct cdl_instant *now, struct caudal_decision *decisions,
                       struct caudal_decision *overall)
 {
     if (overall == NULL)
@@ -276,9 +280,9 @@ static int decide_all(struct caudal_store *store, enum cdl_operation operation, 
     if (store == NULL || requests == NULL || decisions == NULL || count == 0 || count > CAUDAL_TAKE_ALL_MAX)
         status = CAUDAL_ERR_ARGUMENT;
     for (size_t i = 0; i < count && status == CAUDAL_OK; i++)
-        status = check_request(&requests[i]);
+        status = cdl_check_request(&requests[i]);
     if (status == CAUDAL_OK)
-        status = store->ops->decide_all(store, operation, requests, count, &now, decisions);
+        status = store->ops->decide_all(store, operation, requests, count, now, decisions);
     if (status != CAUDAL_OK) {
         for (size_t i = 0; decisions != NULL && i < count && i < CAUDAL_TAKE_ALL_MAX; i++)
             no_verdict(&decisions[i], status);
@@ -294,52 +298,49 @@ static int decide_all(struct caudal_store *store, enum cdl_operation operation, 
 int caudal_take_all(struct caudal_store *store, const struct caudal_request *requests, size_t count,
                     struct caudal_decision *decisions, struct caudal_decision *overall)
 {
-    return decide_all(store, CDL_TAKE, requests, count, clock_of(store), decisions, overall);
+    struct cdl_instant now = clock_of(store);
+    return decide_all(store, CDL_TAKE, requests, count, &now, decisions, overall);
 }
 
 int caudal_take_all_at(struct caudal_store *store, const struct caudal_request *requests, size_t count, int64_t now_ns,
                        struct caudal_decision *decisions, struct caudal_decision *overall)
 {
-    return decide_all(store, CDL_TAKE, requests, count, cdl_instant_given(now_ns), decisions, overall);
+    struct cdl_instant now = cdl_instant_given(now_ns);
+    return decide_all(store, CDL_TAKE, requests, count, &now, decisions, overall);
 }
 
 int caudal_peek_all(struct caudal_store *store, const struct caudal_request *requests, size_t count,
                     struct caudal_decision *decisions, struct caudal_decision *overall)
 {
-    return decide_all(store, CDL_PEEK, requests, count, clock_of(store), decisions, overall);
+    struct cdl_instant now = clock_of(store);
+    return decide_all(store, CDL_PEEK, requests, count, &now, decisions, overall);
 }
 
 int caudal_peek_all_at(struct caudal_store *store, const struct caudal_request *requests, size_t count, int64_t now_ns,
                        struct caudal_decision *decisions, struct caudal_decision *overall)
 {
-    return decide_all(store, CDL_PEEK, requests, count, cdl_instant_given(now_ns), decisions, overall);
+    struct cdl_instant now = cdl_instant_given(now_ns);
+    return decide_all(store, CDL_PEEK, requests, count, &now, decisions, overall);
 }
 
 static int take_batch(struct caudal_store *store, const struct caudal_request *requests, size_t count,
-                      struct cdl_instant now, struct caudal_decision *decisions)
+                      struct cdl_instant *now, struct caudal_decision *decisions)
 {
     if (store == NULL || (count > 0 && (requests == NULL || decisions == NULL)))
         return CAUDAL_ERR_ARGUMENT;
-    for (size_t i = 0; i < count; i++)
-        decisions[i].status = check_request(&requests[i]);
-    store->ops->take_batch(store, requests, count, &now, decisions);
-    int status = CAUDAL_OK;
-    for (size_t i = 0; i < count; i++)
-        if (decisions[i].status != CAUDAL_OK) {
-            no_verdict(&decisions[i], decisions[i].status);
-            status = status == CAUDAL_OK ? decisions[i].status : status;
-        }
-    return status;
+    return store->ops->take_batch(store, requests, count, now, decisions);
 }
 
 int caudal_take_batch(struct caudal_store *store, const struct caudal_request *requests, size_t count,
                       struct caudal_decision *decisions)
 {
-    return take_batch(store, requests, count, clock_of(store), decisions);
+    struct cdl_instant now = clock_of(store);
+    return take_batch(store, requests, count, &now, decisions);
 }
 
 int caudal_take_batch_at(struct caudal_store *store, const struct caudal_request *requests, size_t count,
                          int64_t now_ns, struct caudal_decision *decisions)
 {
-    return take_batch(store, requests, count, cdl_instant_given(now_ns), decisions);
+    struct cdl_instant now = cdl_instant_given(now_ns);
+    return take_batch(store, requests, count, &now, decisions);
 }

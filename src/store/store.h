@@ -5,8 +5,8 @@
 #include "algorithm/decide.h"
 #include "caudal/store.h"
 
-/* The time of one call. A clock is read when it is first needed and once at the most, and the caller's own time stands for
- * both clocks. */
+/* The time of one call. A clock is read when it is first needed and then stands, but for keys that come in (see memory_store.c),
+ * and the caller's own time stands for both clocks. */
 struct cdl_instant {
     const struct caudal_clock *clock; /* NULL: both are given */
     int64_t monotonic_ns, realtime_ns;
@@ -54,6 +54,10 @@ struct cdl_store_ops {
     int (*set_limit)(struct caudal_store *store, uint32_t id, const struct caudal_limit *limit,
                      struct cdl_instant *now);
     int (*remove_limit)(struct caudal_store *store, uint32_t id);
+    /* caudal_take at the store's clock, whole: what is asked most has a way of its own, on which arguments stay in
+     * registers. */
+    int (*take)(struct caudal_store *store, uint32_t limit, const void *key, size_t key_length, uint64_t cost,
+                struct caudal_decision *decision);
     /* One question about one key. */
     int (*decide)(struct caudal_store *store, const struct caudal_request *request, const struct cdl_question *question,
                   struct cdl_instant *now, struct caudal_decision *decision);
@@ -62,10 +66,9 @@ struct cdl_store_ops {
      * out from them. */
     int (*decide_all)(struct caudal_store *store, enum cdl_operation operation, const struct caudal_request *requests,
                       size_t count, struct cdl_instant *now, struct caudal_decision *decisions);
-    /* As caudal_take_batch, but for decisions whose status says already that the request is no good; a request's failure is set
-     * in its decision. */
-    void (*take_batch)(struct caudal_store *store, const struct caudal_request *requests, size_t count,
-                       struct cdl_instant *now, struct caudal_decision *decisions);
+    /* As caudal_take_batch. The requests have not been checked, so that this is done on the one way through them. */
+    int (*take_batch)(struct caudal_store *store, const struct caudal_request *requests, size_t count,
+                      struct cdl_instant *now, struct caudal_decision *decisions);
 };
 
 /* The head of every store. */
@@ -74,6 +77,13 @@ struct caudal_store {
     const struct caudal_clock *clock;
     struct caudal_allocator allocator;
 };
+
+static inline int cdl_check_request(const struct caudal_request *request)
+{
+    if (request->key == NULL && request->key_length > 0)
+        return CAUDAL_ERR_ARGUMENT;
+    return request->key_length > CAUDAL_KEY_MAX ? CAUDAL_ERR_KEY : CAUDAL_OK;
+}
 
 /* Opens the memory store; `parameters` is what follows "memory:?", at `position` in the URL. */
 int cdl_memory_store_open(const char *parameters, size_t position, const struct caudal_clock *clock,

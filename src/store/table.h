@@ -94,20 +94,29 @@ static inline void cdl_table_prefetch(const struct cdl_table_place *place)
     __builtin_prefetch(place->lines[1], 1);
 }
 
-/* The entry that carries `tag`, or NULL. All eight are compared without a branch: where among them a key lies is pure chance, and
- * a branch on chance costs more than the comparisons that it saves. */
+/* The entry of a line that carries `tag`, or NULL. All four are compared without a branch: where among them a key lies
+ * is pure chance, and a branch on chance costs more than the comparisons that it saves. */
+static inline struct cdl_pair *cdl_table_find_in(struct cdl_table_line *line, uint64_t tag)
+{
+    struct cdl_pair *entry = NULL;
+#pragma GCC unroll 4
+    for (unsigned i = 0; i < CDL_LINE_ENTRIES; i++)
+        entry = cdl_pair_peek_first(&line->entries[i]) == tag ? &line->entries[i] : entry;
+    __asm__("" : "+r"(entry)); /* or the last comparison becomes a branch to what the caller does about NULL */
+    return entry;
+}
+
+/* The entry of either line that carries `tag`, or NULL; likewise without a branch. */
 static inline struct cdl_pair *cdl_table_find(const struct cdl_table_place *place, uint64_t tag)
 {
-    unsigned found = 0;
+    struct cdl_pair *entry = NULL;
 #pragma GCC unroll 8
-    for (unsigned i = 0; i < 2 * CDL_LINE_ENTRIES; i++)
-        found |=
-            (unsigned)(cdl_pair_peek_first(&place->lines[i / CDL_LINE_ENTRIES]->entries[i % CDL_LINE_ENTRIES]) == tag)
-            << i;
-    if (found == 0)
-        return NULL;
-    const unsigned i = (unsigned)__builtin_ctz(found);
-    return &place->lines[i / CDL_LINE_ENTRIES]->entries[i % CDL_LINE_ENTRIES];
+    for (unsigned i = 0; i < 2 * CDL_LINE_ENTRIES; i++) {
+        struct cdl_pair *at = &place->lines[i / CDL_LINE_ENTRIES]->entries[i % CDL_LINE_ENTRIES];
+        entry = cdl_pair_peek_first(at) == tag ? at : entry;
+    }
+    __asm__("" : "+r"(entry));
+    return entry;
 }
 
 /* Writes a new entry where there is room, or in place of the one nearest to not mattering. The caller holds the lock of the

@@ -13,6 +13,8 @@ from waiting import DEADLINE_S, until
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BINARY = os.environ.get("CAUDAL_BINARY") or str(ROOT / "build" / "release" / "src" / "caudal")
+# Decides by a clock that the test sets (meson's option test_clock).
+CLOCK_BINARY = os.environ.get("CAUDAL_CLOCK_BINARY") or str(ROOT / "build" / "clock" / "src" / "caudal")
 LISTENING = re.compile(r"\b(http|https|admin)\b.*?(unix:\S+|\[[0-9a-f:.]+\]:\d+|[0-9.]+:\d+)")
 
 
@@ -33,7 +35,7 @@ def parse_address(text):
 class Server:
     """A running server. Its addresses are those that it says it listens on."""
 
-    def __init__(self, policy, folder, arguments=(), env=None):
+    def __init__(self, policy, folder, arguments=(), env=None, binary=BINARY):
         """`policy` is the text of a policy, or the path of its file."""
         self.folder = folder
         if isinstance(policy, pathlib.Path):
@@ -50,7 +52,7 @@ class Server:
         self.listening = {}  # "http" or "admin": its addresses
         self.stdout = []
         self.stderr_file = folder / "stderr"
-        self.command = [BINARY, "serve", str(self.policy_file), *arguments]
+        self.command = [binary, "serve", str(self.policy_file), *arguments]
         self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                         stderr=open(self.stderr_file, "ab"), text=True, env={**os.environ, **(env or {})})
         self._said_all = threading.Event()
@@ -108,6 +110,10 @@ class Server:
         self.rewrite(policy)
         self.signal(signal.SIGHUP)
         until(lambda: self.generation() > before, "the new policy is in force")
+
+    def set_clock(self, now_ns):
+        answer = client.post(self.admin, "/test/clock", {"now_ns": now_ns})
+        assert answer.status == 200, answer
 
     def rss_bytes(self):
         status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()

@@ -131,7 +131,6 @@ class Apache(Proxy):
         main.write_text(f"ServerRoot {self.folder}\nServerName test\nPidFile {self.folder}/apache.pid\n"
                         f"DefaultRuntimeDir {self.folder}\nErrorLog /dev/stderr\nListen {self.address[1]}\n"
                         f"{modules}\n{user}Include {path}\n")
-        self.folder.chmod(0o755)
         return [find_program("apache2"), "-DFOREGROUND", "-f", str(main)]
 
 

@@ -241,7 +241,7 @@ def test_10000_slow_connections_do_not_slow_down_a_good_one(serve):
 
 
 def test_connections_over_the_cap_are_turned_away_and_come_back(serve):
-    server = serve(limits("name: one, rate: 1000000/hour", more="listen: {caps: {connections: 50}}\n"), "--workers", "1")
+    server = serve(limits("name: one, rate: 1000000/hour", more="listen: {caps: {connections: 50}}\n"))
     held = [Connection(server.http) for _ in range(50)]
     assert {connection.request("GET", "/check").status for connection in held} == {200}
     with Connection(server.http) as over, contextlib.suppress(Closed, ConnectionError):

@@ -1,8 +1,10 @@
 """TLS and client certificates, with certificates made for the test."""
 
+import contextlib
 import socket
 import ssl
 import subprocess
+import warnings
 
 import pytest
 
@@ -70,11 +72,42 @@ def test_requests_over_tls(serve, authority, certificate):
         assert [connection.read().status for _ in range(50)] == [200] * 50
 
 
+def send_what_fits(connection, data):
+    """Sends until nothing more fits into any buffer on the way; returns what is left."""
+    connection.socket.settimeout(0.2)
+    with contextlib.suppress(TimeoutError, ssl.SSLWantWriteError):
+        while data:
+            data = data[connection.socket.send(data[:16384]) :]
+    connection.socket.settimeout(20)
+    return data
+
+
+def test_a_pipeline_that_is_read_late_is_answered_whole(serve, authority, certificate):
+    """The client reads no answer before it can send no more; then all answers are there, each once."""
+    server = serve(policy(certificate))
+    count = 50_000
+    with Connection(server.http, tls=authority.context()) as connection:
+        left = send_what_fits(connection, build("GET", "/check", [("X-Pad", "x" * 300)]) * count)
+        assert left, "everything fitted, and nobody had to wait"
+        answered = 0
+        while answered < count:
+            connection._receive()
+            answered += connection.received.count(b"HTTP/1.1 200 OK\r\n")
+            connection.received = connection.received[connection.received.rfind(b"\n") + 1 :]
+            if left and answered % 64 == 0:
+                left = send_what_fits(connection, left)
+        assert answered == count
+        assert connection.request("GET", "/check").status == 200
+    assert get(server.http, "/check", tls=authority.context()).status == 200
+
+
 def test_old_versions_are_refused(serve, authority, certificate):
     server = serve(policy(certificate))
     context = authority.context()
     context.set_ciphers("ALL:@SECLEVEL=0")
-    context.minimum_version, context.maximum_version = ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1
+    with warnings.catch_warnings():  # that they are old is known
+        warnings.simplefilter("ignore", DeprecationWarning)
+        context.minimum_version, context.maximum_version = ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1
     with pytest.raises((ssl.SSLError, ConnectionError)):
         Connection(server.http, tls=context)
     context = authority.context(maximum_version=ssl.TLSVersion.TLSv1_2)

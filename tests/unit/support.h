@@ -85,9 +85,10 @@ static inline struct caudal_limit bucket_of(uint64_t burst, uint64_t count, int6
 static inline struct caudal_limit random_bucket(struct rng *rng)
 {
     for (;;) {
-        struct caudal_limit limit = bucket_of(rng_magnitude(rng, CAUDAL_CAPACITY_MAX),
-                                              rng_magnitude(rng, CAUDAL_CAPACITY_MAX),
-                                              (int64_t)rng_magnitude(rng, CAUDAL_REFILL_MAX_NS));
+        struct caudal_limit limit = bucket_of(0, 0, 1);
+        limit.burst = rng_magnitude(rng, CAUDAL_CAPACITY_MAX);
+        limit.count = rng_magnitude(rng, CAUDAL_CAPACITY_MAX);
+        limit.period_ns = rng_magnitude(rng, CAUDAL_REFILL_MAX_NS);
         if (rng_below(rng, 4) == 0)
             limit.burst = CAUDAL_BURST_DEFAULT;
         if (caudal_limit_check(&limit, NULL) == CAUDAL_OK)

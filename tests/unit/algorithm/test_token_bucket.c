@@ -106,6 +106,7 @@ struct truth {
     struct caudal_limit limit;
     cdl_i128 full_at;
     bool known;
+    int64_t charged_at;
 };
 
 /* Tokens missing, in 1/period tokens. */
@@ -126,12 +127,14 @@ static int64_t true_wait(const struct truth *truth, cdl_i128 debt)
     return debt <= 0 ? 0 : (int64_t)((debt + (cdl_i128)truth->limit.count - 1) / (cdl_i128)truth->limit.count);
 }
 
-/* Checks a decision that may be `early_ns` early and never late, and does to the truth what was done to the bucket. */
+/* Checks a decision that may be `early_ns` early, and does to the truth what was done to the bucket. It is never late but to
+ * a caller whose clock is behind the last charge: V's slope is rounded up, so that a stretch of it may seem longer by a unit. */
 static void follow(struct truth *truth, int64_t now, struct cdl_question question, const struct caudal_decision *got,
                    int64_t early_ns)
 {
     const cdl_i128 period = (cdl_i128)truth->limit.period_ns;
     const cdl_i128 full = (cdl_i128)caudal_limit_capacity(&truth->limit) * period;
+    const int64_t late_ns = truth->known && now < truth->charged_at ? early_ns : 0;
     bool anchored;
     cdl_i128 debt = true_debt(truth, now, &anchored);
     if (question.operation == CDL_REFUND) {
@@ -151,19 +154,20 @@ static void follow(struct truth *truth, int64_t now, struct cdl_question questio
         assert_true(question.operation == CDL_REFUND || until_allowed <= early_ns);
         debt += spent * period;
     } else if (got->verdict == CAUDAL_DENY) {
-        assert_true(until_allowed > 0);
-        assert_in_range(got->retry_after_ns, until_allowed - early_ns, until_allowed);
+        assert_true(until_allowed + late_ns > 0);
+        assert_in_range(got->retry_after_ns, until_allowed - early_ns, until_allowed + late_ns);
     } else {
         fail();
     }
     assert_true(got->remaining == 0 || until_left <= early_ns); /* no token is in `remaining` that is not there, */
-    assert_true(until_one_more > 0);                            /* and none is missing from it */
+    assert_true(until_one_more + late_ns > 0);                  /* and none is missing from it */
     const int64_t until_full = true_wait(truth, debt);
-    assert_in_range(got->reset_after_ns, until_full < early_ns ? 0 : until_full - early_ns, until_full);
+    assert_in_range(got->reset_after_ns, until_full < early_ns ? 0 : until_full - early_ns, until_full + late_ns);
     if (question.operation != CDL_PEEK &&
         (spent > 0 || anchored || (question.operation == CDL_REFUND && truth->known))) {
         truth->full_at = now * (cdl_i128)truth->limit.count + debt;
         truth->known = true;
+        truth->charged_at = now;
     }
 }
 

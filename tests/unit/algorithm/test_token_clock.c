@@ -191,8 +191,9 @@ static void a_wait_is_the_first_moment_after_changes_of_rate(void **state)
     size_t changed = 0;
     for (int i = 0; i < 20000; i++) {
         now += (int64_t)rng_magnitude(&rng, MINUTE);
-        limit = bucket_of(rng_magnitude(&rng, 5000), 200 + rng_below(&rng, 4000),
-                          MINUTE + (int64_t)rng_below(&rng, SECOND));
+        limit.burst = rng_magnitude(&rng, 5000);
+        limit.count = 200 + rng_below(&rng, 4000);
+        limit.period_ns = (uint64_t)MINUTE + rng_below(&rng, (uint64_t)SECOND);
         changed += cdl_token_clock_change(&clock, &limit, now);
         assert_wait_is_minimal(&clock, now, rng_magnitude(&rng, clock.full_units));
     }

@@ -257,7 +257,9 @@ static void any_window_there_can_be_is_packed_without_loss(void **state)
             assert_packs(fields, sliding, last + 1, 0, most); /* one ahead of the last instant */
         assert_packs(fields, sliding, 0, most, 0);
         assert_packs(fields, sliding, -1, 0, most);
-        assert_packs(fields, sliding, rng_signed(&rng, last), rng_below(&rng, most + 1), rng_below(&rng, most + 1));
+        const int64_t index = rng_signed(&rng, last);
+        const uint64_t previous = rng_below(&rng, most + 1);
+        assert_packs(fields, sliding, index, previous, rng_below(&rng, most + 1));
     }
 }
 

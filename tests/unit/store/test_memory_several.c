@@ -96,6 +96,25 @@ static void when_one_refuses_nothing_is_spent_anywhere(void **state)
     }
 }
 
+/* A bucket whose debt is beyond all reason, since its limit was lowered or the clock was set back, begins anew, empty, when it first
+ * refuses, and fills from then on: not from each refusal. */
+static void a_bucket_that_was_anchored_anew_fills(void **state)
+{
+    (void)state;
+    const uint32_t lowered = world_add(&world, bucket_of(1000000, 1000000, DAY));
+    const uint32_t other = world_add(&world, bucket_of(100, 100, SECOND));
+    assert_int_equal(take(&world, lowered, "a", 1000000).verdict, CAUDAL_ALLOW);
+    world_set(&world, lowered, bucket_of(1, 1, SECOND)); /* a million seconds of debt */
+    const struct caudal_request requests[] = {ask(other, "a", 1), ask(lowered, "a", 1)};
+    assert_int_equal(take_all(requests, 2).overall.retry_after_ns, SECOND);
+    world_advance(&world, SECOND / 2);
+    assert_int_equal(take_all(requests, 2).overall.retry_after_ns, SECOND / 2);
+    assert_int_equal(left(&world, other, "a"), 100);
+    world_advance(&world, SECOND / 2);
+    assert_int_equal(take_all(requests, 2).overall.verdict, CAUDAL_ALLOW);
+    assert_int_equal(take_all(requests, 2).overall.verdict, CAUDAL_DENY);
+}
+
 static void a_bucket_named_twice_is_charged_for_both(void **state)
 {
     (void)state;
@@ -287,6 +306,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         AMONG_KINDS(when_all_pass_each_is_charged_as_by_itself),
         AMONG_KINDS(when_one_refuses_nothing_is_spent_anywhere),
+        AMONG_KINDS(a_bucket_that_was_anchored_anew_fills),
         AMONG_KINDS(a_bucket_named_twice_is_charged_for_both),
         AMONG_KINDS(a_bucket_named_twice_for_more_than_it_holds_is_never),
         AMONG_KINDS(keys_are_told_apart_by_all_their_bytes),
