@@ -78,7 +78,9 @@ static inline struct cdl_token_outcome cdl_token_bucket_charge(const struct cdl_
     }
     outcome.debt = debt + (int64_t)(outcome.granted * clock->unit.value);
     outcome.full_at = moment.reading + (uint64_t)outcome.debt;
-    outcome.changed = question->operation != CDL_PEEK && (changed || outcome.granted > 0);
+    /* Where one is anchored anew, nothing was granted. */
+    outcome.changed = question->operation != CDL_PEEK &&
+                      (changed || (question->operation == CDL_TAKE && outcome.granted > 0));
     return outcome;
 }
 

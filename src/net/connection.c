@@ -166,10 +166,6 @@ static void send_with_tail(struct cdl_connection *connection, struct cdl_slice o
 
 static void give_up(struct cdl_connection *connection, bool too_long)
 {
-    if (connection->unsent != NULL) { /* last words could not wait behind it */
-        close_connection(connection);
-        return;
-    }
     struct cdl_writer output = cdl_writer_on(connection->listener->loop->write_buffer, OUTPUT_BYTES);
     connection->finishing = connection->unread = true;
     if (connection->listener->protocol->give_up != NULL)
@@ -475,6 +471,8 @@ static void on_wake(uv_async_t *async)
 bool cdl_loop_open(struct cdl_loop *loop, const struct cdl_connection_bounds *bounds)
 {
     *loop = (struct cdl_loop){.bounds = *bounds};
+    if (loop->bounds.together == NULL)
+        loop->bounds.together = &loop->alone;
     if (uv_loop_init(&loop->uv) != 0)
         return false;
     loop->read_buffer = malloc(BUFFER_BYTES);

@@ -75,7 +75,7 @@ struct cdl_listener {
 
 struct cdl_connection_bounds {
     uint32_t connections_max;    /* of all loops that count together */
-    _Atomic uint64_t *together;  /* where they do */
+    _Atomic uint64_t *together;  /* where they do; NULL: this loop by itself */
     uint32_t message_timeout_ms; /* what a message has unless its protocol says otherwise */
     uint32_t write_timeout_ms;
     uint32_t idle_timeout_ms;
@@ -95,6 +95,7 @@ struct cdl_loop {
     void (*on_wake)(struct cdl_loop *loop); /* after cdl_loop_wake; may be NULL */
     void *context;
     _Atomic uint64_t accepted, rejected, timed_out, open;
+    _Atomic uint64_t alone; /* what `together` points to in a loop that counts by itself */
 };
 
 #define CDL_TICK_MS 250

@@ -3,8 +3,8 @@
  * Traefik and Caddy say what the client wanted in X-Forwarded-Method, -Uri and -Host, nginx (with the shipped snippet) in
  * X-Original-Method, -URI and -Host, or X-Original-URL. These are believed only of a peer that the policy trusts; anyone else
  * is asking for itself, with its own method and target, whatever it writes into such fields. A field that decides and is sent
- * twice, or under two of these names with two values, is refused: which of the two would count? What a proxy does not say
- * is taken from its own request. */
+ * twice is refused, and so is one that a field of another name contradicts, which the proxy may have passed on from its client: which
+ * of the two would count? What a proxy does not say is taken from its own request. */
 #ifndef CDL_SERVER_ORIGINAL_H
 #define CDL_SERVER_ORIGINAL_H
 
@@ -20,7 +20,7 @@ struct cdl_asking {
 
 enum cdl_original_result {
     CDL_ORIGINAL_OK,
-    CDL_ORIGINAL_TWICE,    /* what decides was said twice; *about is the field's name */
+    CDL_ORIGINAL_TWICE,    /* what decides was said twice; *about is the name of the second field */
     CDL_ORIGINAL_BAD_PATH, /* the target has no path, or one that is too long */
 };
 

@@ -316,6 +316,18 @@ static int failing_remove(struct caudal_store *store, uint32_t id)
     return CAUDAL_OK;
 }
 
+static int failing_take(struct caudal_store *store, uint32_t limit, const void *key, size_t key_length, uint64_t cost,
+                        struct caudal_decision *decision)
+{
+    (void)store;
+    (void)limit;
+    (void)key;
+    (void)key_length;
+    (void)cost;
+    *decision = (struct caudal_decision){.status = CAUDAL_ERR_UNSUPPORTED};
+    return CAUDAL_ERR_UNSUPPORTED;
+}
+
 static int failing_decide(struct caudal_store *store, const struct caudal_request *request,
                           const struct cdl_question *question, struct cdl_instant *now,
                           struct caudal_decision *decision)
@@ -339,6 +351,7 @@ static const struct cdl_store_ops failing_ops = {
     .get_limit = failing_get,
     .set_limit = failing_set,
     .remove_limit = failing_remove,
+    .take = failing_take,
     .decide = failing_decide,
     .decide_all = failing_decide_all,
 };
