@@ -1,10 +1,11 @@
 #!/usr/bin/python3
 """Compares `caudal serve` with nginx as servers of a decision over HTTP.
 
-Both run with one worker in the same run, answering wrk on loopback: nginx by limit_req and the smallest content it has, caudal by a
-token bucket on /check. (Not by `return 204`: nginx obeys `return` before it comes to limit_req, and then nothing is limited.) They take turns (A B A B ...) at 0 % and at about 90 % of refused requests. Told are the processor time of the
-answering process for one request (user and system, from /proc) and requests per second, as medians with the lowest and highest
-round, and the ratio caudal / nginx, round by round.
+Both run with one worker in the same run and answer wrk on loopback: nginx by limit_req and the smallest content it has,
+caudal by a token bucket on /check. (Not by `return 204`: nginx obeys `return` before it comes to limit_req, and then nothing
+is limited.) They take turns, A B A B, at 0 % and at about 90 % of refused requests. Told are the processor time of the
+answering process for one request (user and system, from /proc) and requests per second, as medians with the lowest and the
+highest round, and the ratio caudal / nginx, round by round.
 
     bench/http.py build/release/src/caudal --json build/release/http.json
 
@@ -83,7 +84,8 @@ class Server:
 
     def stop(self):
         self.process.send_signal(signal.SIGTERM)
-        self.process.send_signal(signal.SIGTERM)
+        time.sleep(0.1)
+        self.process.send_signal(signal.SIGTERM)  # caudal drains at the first
         self.process.wait(10)
 
 
