@@ -30,8 +30,10 @@ check-long: ## the same and more: 64-bit Arm, clang, long fuzzing, larger models
 	@$(PACKAGES) build python fuzz check e2e check-long
 	@$(PYTHON) tests/run.py check-long
 
-bench: build ## measure the speed of a decision
+bench: build ## measure the speed of a decision, in the library and beside nginx over HTTP
 	@meson test -C $(RELEASE) --benchmark --verbose
+	@$(PACKAGES) python bench
+	@$(PYTHON) bench/http.py $(RELEASE)/src/caudal --json $(RELEASE)/http.json
 
 fuzz: ## run every fuzz target for FUZZ_SECONDS
 	@$(PACKAGES) build python fuzz

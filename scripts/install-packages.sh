@@ -46,6 +46,8 @@ check-long  libhttp-parser2.9:arm64 none   -
 check-long  libssl-dev:arm64       none    -
 check-long  libuv1-dev:arm64       none    -
 check-long  libyaml-dev:arm64      none    -
+bench       wrk                    program wrk
+bench       nginx                  program nginx
 '
 
 die() {

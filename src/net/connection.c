@@ -167,10 +167,6 @@ static void send_with_tail(struct cdl_connection *connection, struct cdl_slice o
 static void give_up(struct cdl_connection *connection, bool too_long)
 {
     struct cdl_writer output = cdl_writer_on(connection->listener->loop->write_buffer, OUTPUT_BYTES);
-    if (connection->unsent != NULL) {
-        close_connection(connection); /* it would not read our last words either */
-        return;
-    }
     connection->finishing = connection->unread = true;
     if (connection->listener->protocol->give_up != NULL)
         connection->listener->protocol->give_up(connection, too_long, &output);

@@ -41,7 +41,8 @@ struct cdl_slice cdl_target_without_origin(struct cdl_slice target)
     return target;
 }
 
-/* False: it was said twice, under one name or under two that do not agree. */
+/* The value under any of these names. False: it was said twice, under one name or under two that disagree. A proxy sets the one that
+ * it knows, and passes on what the client wrote under the others: neither can be believed. */
 static bool find_any(const struct cdl_asking *asking, const struct names *names, struct cdl_original *original,
                      struct cdl_slice *value)
 {

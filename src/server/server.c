@@ -398,10 +398,23 @@ static bool open_parts(struct cdl_server *server)
 
 /* ---- running ---- */
 
+static const int signal_numbers[] = {SIGTERM, SIGINT, SIGHUP};
+
+/* Keeps the signals that we handle from the calling thread, or lets them through again. */
+static void block_signals(bool block)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    for (size_t i = 0; i < sizeof signal_numbers / sizeof signal_numbers[0]; i++)
+        sigaddset(&set, signal_numbers[i]);
+    pthread_sigmask(block ? SIG_BLOCK : SIG_UNBLOCK, &set, NULL);
+}
+
 static void stop(struct cdl_server *server)
 {
     if (atomic_exchange(&server->stopping, true))
         return;
+    block_signals(true); /* one more must not kill us, without its handler, on the way out */
     for (uint32_t i = 0; i < server->worker_count; i++)
         cdl_loop_wake(&server->workers[i].loop);
     cdl_loop_finish(&server->admin.loop);
@@ -443,11 +456,10 @@ static void on_admin_tick(struct cdl_loop *loop)
 
 static void start_signals(struct cdl_server *server)
 {
-    static const int numbers[] = {SIGTERM, SIGINT, SIGHUP};
-    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+    for (size_t i = 0; i < sizeof signal_numbers / sizeof signal_numbers[0]; i++) {
         uv_signal_init(&server->admin.loop.uv, &server->signals[i]);
         server->signals[i].data = server;
-        uv_signal_start(&server->signals[i], on_signal, numbers[i]);
+        uv_signal_start(&server->signals[i], on_signal, signal_numbers[i]);
     }
     uv_timer_init(&server->admin.loop.uv, &server->drain_timer);
     server->drain_timer.data = server;
@@ -458,6 +470,7 @@ static int run_parts(struct cdl_server *server)
     int status = 0;
     start_signals(server);
     server->admin.loop.on_tick = on_admin_tick;
+    block_signals(true); /* workers leave them to this thread */
     for (uint32_t i = 0; i < server->worker_count; i++) {
         renew(&server->workers[i]);
         if (uv_thread_create(&server->workers[i].thread, run_worker, &server->workers[i]) != 0) {
@@ -468,6 +481,8 @@ static int run_parts(struct cdl_server *server)
             stop(server);
         }
     }
+    if (!atomic_load(&server->stopping))
+        block_signals(false);
     fflush(stdout);
     cdl_notify("READY=1");
     cdl_loop_run(&server->admin.loop);
