@@ -42,10 +42,20 @@ class Model:
             self.states[limit, key] = Unlimited() if value == UNLIMITED else oracle.new(model_limit(value))
         return self.states[limit, key]
 
+    def settle(self, t, limit, key):
+        """A bucket that has to be anchored anew is, also when the whole is refused. The reference model's take_all only looks
+        at it then: asked again and again it would be anchored at each question, and never fill."""
+        state = self.state(limit, key)
+        if isinstance(state, oracle.TokenBucket):
+            debt, anew = state._debt_at(t)
+            if anew:
+                state.debt, state.last = debt, t
+
     def take_all(self, t, requests):
         """(verdict, [decision]). A state that is named before is asked for the sum of what was asked so far."""
         asked, planned = {}, []
         for limit, key, cost in requests:
+            self.settle(t, limit, key)
             asked[limit, key] = asked.get((limit, key), 0) + cost
             planned.append(self.state(limit, key).peek(t, asked[limit, key]))
         verdicts = {d.verdict for d in planned}
