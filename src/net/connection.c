@@ -378,9 +378,10 @@ static void on_connection(uv_stream_t *stream, int status)
 int cdl_listener_open(struct cdl_listener *listener, struct cdl_loop *loop, int fd, const struct cdl_protocol *protocol,
                       struct cdl_tls_context *tls, void *context)
 {
-    struct sockaddr_storage address;
+    struct sockaddr_storage address = {.ss_family = AF_UNSPEC};
     socklen_t length = sizeof address;
-    getsockname(fd, (struct sockaddr *)&address, &length);
+    if (getsockname(fd, (struct sockaddr *)&address, &length) != 0)
+        return UV_EBADF;
     *listener = (struct cdl_listener){.loop = loop, .protocol = protocol, .tls = tls, .context = context};
     int error = address.ss_family == AF_UNIX ? uv_pipe_init(&loop->uv, &listener->handle.pipe, 0)
                                              : uv_tcp_init(&loop->uv, &listener->handle.tcp);

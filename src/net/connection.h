@@ -98,7 +98,7 @@ struct cdl_loop {
     _Atomic uint64_t alone; /* what `together` points to in a loop that counts by itself */
 };
 
-#define CDL_TICK_MS 250
+#define CDL_TICK_MS UINT64_C(250)
 
 /* Prepares a loop. False: memory or descriptors are short. */
 bool cdl_loop_open(struct cdl_loop *loop, const struct cdl_connection_bounds *bounds);

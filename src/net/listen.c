@@ -144,7 +144,7 @@ int cdl_listen(const struct cdl_endpoint *endpoint, struct cdl_socket *sockets, 
         if (sockets[i].fd >= 0)
             continue;
         status = cdl_problem(problem, CAUDAL_ERR_ARGUMENT, 0, "cannot listen on %s: %s", sockets[i].text,
-                             strerror(error));
+                             strerrordesc_np(error));
         while (i > 0)
             close(sockets[--i].fd);
         return status;

@@ -49,7 +49,7 @@ static bool find_query(struct cdl_view *view, struct cdl_slice name, struct cdl_
     if (!cdl_query_find(view->request->query, name, &raw))
         return false;
     size_t before = view->scratch->length;
-    if (memchr(raw.bytes, '%', raw.length) == NULL && memchr(raw.bytes, '+', raw.length) == NULL)
+    if (raw.length == 0 || (memchr(raw.bytes, '%', raw.length) == NULL && memchr(raw.bytes, '+', raw.length) == NULL))
         *value = raw;
     else if (cdl_query_decode(raw, view->scratch))
         *value = (struct cdl_slice){view->scratch->bytes + before, view->scratch->length - before};
