@@ -382,7 +382,7 @@ static void on_connection(uv_stream_t *stream, int status)
 int cdl_listener_open(struct cdl_listener *listener, struct cdl_loop *loop, int fd, const struct cdl_protocol *protocol,
                       struct cdl_tls_context *tls, void *context)
 {
-    struct sockaddr_storage address;
+    struct sockaddr_storage address = {.ss_family = AF_UNSPEC};
     socklen_t length = sizeof address;
     getsockname(fd, (struct sockaddr *)&address, &length);
     *listener = (struct cdl_listener){.loop = loop, .protocol = protocol, .tls = tls, .context = context};
@@ -408,7 +408,8 @@ void cdl_listener_close(struct cdl_listener *listener)
 static void step_clock(struct cdl_loop *loop)
 {
     const uint64_t now_ms = uv_now(&loop->uv), passed_ms = now_ms - loop->stepped_at_ms;
-    loop->now_ms += passed_ms < 2 * CDL_TICK_MS ? passed_ms : 2 * CDL_TICK_MS;
+    const uint64_t most_ms = UINT64_C(2) * CDL_TICK_MS;
+    loop->now_ms += passed_ms < most_ms ? passed_ms : most_ms;
     loop->stepped_at_ms = now_ms;
 }
 

@@ -312,12 +312,11 @@ static const char *name_of_rate(const struct cdl_live_policy *live, uint32_t id)
 static void top(struct cdl_exchange *exchange)
 {
     struct cdl_server *server = exchange->worker->server;
-    struct cdl_top_keys **sketches = calloc(server->worker_count, sizeof *sketches);
+    struct cdl_top_keys *sketches[CDL_WORKERS_MAX];
     struct cdl_top_list list;
-    for (uint32_t i = 0; sketches != NULL && i < server->worker_count; i++)
+    for (uint32_t i = 0; i < server->worker_count; i++)
         sketches[i] = server->workers[i].top_keys;
-    if (sketches == NULL || cdl_top_keys_merge(sketches, server->worker_count, TOP_MAX, &list) != CAUDAL_OK) {
-        free(sketches);
+    if (cdl_top_keys_merge(sketches, server->worker_count, TOP_MAX, &list) != CAUDAL_OK) {
         cdl_exchange_problem(exchange, 500, "no memory for the answer");
         return;
     }
@@ -332,7 +331,6 @@ static void top(struct cdl_exchange *exchange)
                json_pack("{s:o, s:I, s:I}", "keys", entries, "refusals", (json_int_t)list.added, "missed",
                          (json_int_t)list.missed));
     cdl_top_list_free(&list);
-    free(sketches);
 }
 
 /* ---- reload ---- */

@@ -15,7 +15,6 @@
 #include "server/notify.h"
 
 #define MS_PER_NS 1000000
-#define WORKERS_MAX 256u
 #define SECRET_MIN 16u /* bytes */
 #define DEFAULT_STORE "memory:?keys=1000000"
 
@@ -219,7 +218,7 @@ static bool listen_on(struct cdl_server *server, const struct cdl_endpoint *endp
                       uint32_t count, bool is_admin)
 {
     struct caudal_problem problem;
-    struct cdl_socket sockets[WORKERS_MAX];
+    struct cdl_socket sockets[CDL_WORKERS_MAX];
     if (cdl_listen(endpoint, sockets, count, &problem) != CAUDAL_OK) {
         fprintf(stderr, "caudal: %s\n", problem.message);
         return false;
@@ -353,8 +352,8 @@ static bool open_parts(struct cdl_server *server)
     uint32_t wanted = server->options->workers != 0 ? server->options->workers : server->first->listen.workers;
     const long cores = sysconf(_SC_NPROCESSORS_ONLN);
     server->worker_count = wanted != 0 ? wanted : (uint32_t)(cores > 0 ? cores : 1);
-    if (server->worker_count > WORKERS_MAX)
-        server->worker_count = WORKERS_MAX;
+    if (server->worker_count > CDL_WORKERS_MAX)
+        server->worker_count = CDL_WORKERS_MAX;
     const struct cdl_counters_options counters = {
         .workers = server->worker_count + 1,
         .limits = (uint32_t)cdl_min_u64(2u * server->first->limit_count + 256u, CDL_COUNTERS_LIMITS_MAX),
@@ -525,7 +524,7 @@ int cdl_server_run(const struct cdl_server_options *options)
     cdl_watch_start(&server->watch, options->policy_file); /* before it is read: a change meanwhile is seen */
     server->first = load_first(options->policy_file);
     if (server->first == NULL || !open_parts(server))
-        exit(1); /* the system takes back what half a start has opened */
+        _exit(1); /* the system takes back what half a start has opened */
     const int status = run_parts(server);
     close_parts(server);
     free(server);

@@ -15,6 +15,7 @@
 #include "wire/http1.h"
 #include "wire/http1_response.h"
 
+#define CDL_WORKERS_MAX 256u
 #define CDL_TOP_KEYS 128u
 #define CDL_BODY_BYTES ((size_t)480 * 1024)
 /* The longest answer: a body, and a head that never comes near the rest. */
