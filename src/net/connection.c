@@ -405,7 +405,8 @@ void cdl_listener_close(struct cdl_listener *listener)
 static void step_clock(struct cdl_loop *loop)
 {
     const uint64_t now_ms = uv_now(&loop->uv), passed_ms = now_ms - loop->stepped_at_ms;
-    loop->now_ms += passed_ms < 2 * CDL_TICK_MS ? passed_ms : 2 * CDL_TICK_MS;
+    const uint64_t most_ms = UINT64_C(2) * CDL_TICK_MS;
+    loop->now_ms += passed_ms < most_ms ? passed_ms : most_ms;
     loop->stepped_at_ms = now_ms;
 }
 

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
+#include <uv.h>
 
 #include "base/problem.h"
 
@@ -144,7 +145,7 @@ int cdl_listen(const struct cdl_endpoint *endpoint, struct cdl_socket *sockets, 
         if (sockets[i].fd >= 0)
             continue;
         status = cdl_problem(problem, CAUDAL_ERR_ARGUMENT, 0, "cannot listen on %s: %s", sockets[i].text,
-                             strerrordesc_np(error));
+                             uv_strerror(uv_translate_sys_error(error)));
         while (i > 0)
             close(sockets[--i].fd);
         return status;

@@ -93,7 +93,7 @@ const struct cdl_shape cdl_timeouts_shape = CDL_SHAPE("listen.timeouts", timeout
 static const struct cdl_setting caps_settings[] = {
     {"connections", cdl_read_u64, OF_LISTEN(connections_max), &(const struct cdl_bounds){1, 1000000}},
     {"header", cdl_read_bytes, OF_LISTEN(header_bytes_max), &(const struct cdl_bounds){KIB, MIB}},
-    {"body", cdl_read_bytes, OF_LISTEN(body_bytes_max), &(const struct cdl_bounds){KIB, 64 * MIB}},
+    {"body", cdl_read_bytes, OF_LISTEN(body_bytes_max), &(const struct cdl_bounds){KIB, MIB}},
 };
 const struct cdl_shape cdl_caps_shape = CDL_SHAPE("listen.caps", caps_settings);
 

@@ -9,7 +9,7 @@
 
 void cdl_notify(const char *state)
 {
-    const char *path = getenv("NOTIFY_SOCKET"); /* NOLINT(concurrency-mt-unsafe): nobody here changes the environment */
+    const char *path = secure_getenv("NOTIFY_SOCKET");
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     if (path == NULL || (path[0] != '/' && path[0] != '@') || strlen(path) >= sizeof address.sun_path)
         return;

@@ -8,8 +8,8 @@
  *     x-ratelimit-delta  X-RateLimit-Limit: 100 · X-RateLimit-Remaining: 50 · X-RateLimit-Reset: 30
  *     none
  *
- * (draft-ietf-httpapi-ratelimit-headers; values are structured fields, RFC 9651.) RateLimit-Policy tells all the limits that
- * applied, the rest tells the one that binds.
+ * (draft-ietf-httpapi-ratelimit-headers; values are structured fields, RFC 9651.) RateLimit-Policy tells the limits that it
+ * is given, the rest tells the one that binds. (The server gives the one that binds, and no other.)
  *
  * What the numbers mean:
  *   q, w       how much in how long, as the policy says it. Of a bucket: its rate, which is what holds over any length of time. w

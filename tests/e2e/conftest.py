@@ -71,7 +71,7 @@ def proxy(app):
         folder = pathlib.Path(tempfile.mkdtemp(prefix="caudal-e2e-"))
         folder.chmod(0o755)
         started.append(proxies.ALL[name](folder, server.http, app.server_address))
-        return started[-1]
+        return started[-1].wait_until_up()
 
     yield start
     for one in started:

@@ -47,7 +47,10 @@ class Proxy:
                                         stderr=self.output, start_new_session=True,
                                         env={**os.environ, "HOME": str(folder), "XDG_DATA_HOME": str(folder),
                                              "XDG_CONFIG_HOME": str(folder)})
+
+    def wait_until_up(self):
         until(self._is_up, f"{self.name} accepts connections")
+        return self
 
     def _is_up(self):
         assert self.process.poll() is None, f"{self.name} has ended: {self.said()}"
