@@ -183,20 +183,26 @@ static enum outcome decide_previous(struct inquiry *inquiry, struct cdl_pair *en
     return cdl_pair_swap(entry, was, (struct cdl_pair){tag, state}) ? DONE : AGAIN;
 }
 
-/* The key is taken for a new one, which is to say for one whose bucket is full. It may have had an entry that was full, and
- * that another key has taken since this call read the clock: a charge dated back to before it was full would be granted
- * once too often. So the clock is read again where nobody else can write the key. */
+/* A key that is taken for a new one, which is to say for one that has spent nothing, may have had an entry that did not matter
+ * any more, and that another key has taken since this call read the clock: a charge dated back to before that would be
+ * granted once too often. So the clock is read again where nobody else can write the key. */
+static struct cdl_instant read_again(const struct cdl_instant *asked)
+{
+    if (asked->clock == NULL)
+        return *asked;
+    struct cdl_instant later = cdl_instant_read(asked->clock);
+    if (asked->has_monotonic)
+        cdl_instant_monotonic(&later);
+    if (asked->has_realtime)
+        cdl_instant_realtime(&later);
+    return later;
+}
+
 static bool decide_late(struct inquiry *inquiry, struct cdl_instant *later, uint64_t *state)
 {
     struct cdl_instant *const asked = inquiry->now;
-    if (asked->clock != NULL) {
-        *later = cdl_instant_read(asked->clock);
-        if (asked->has_monotonic)
-            cdl_instant_monotonic(later);
-        if (asked->has_realtime)
-            cdl_instant_realtime(later);
-        inquiry->now = later;
-    }
+    *later = read_again(asked);
+    inquiry->now = later;
     const bool changed = decide_word(inquiry, true, state);
     inquiry->now = asked;
     return changed;
@@ -209,7 +215,7 @@ static enum outcome decide_absent(struct inquiry *inquiry, const struct cdl_tabl
     if (!decide_word(inquiry, true, &state))
         return cdl_limit_unchanged(inquiry->slot, inquiry->version) ? DONE : RESTART;
     enum outcome outcome = DONE;
-    struct cdl_instant later = *inquiry->now;
+    struct cdl_instant later;
     pthread_mutex_lock(&place->stripe->lock);
     if (!cdl_limit_unchanged(inquiry->slot, inquiry->version)) {
         outcome = RESTART;
@@ -307,17 +313,24 @@ static void decide_log(struct inquiry *inquiry, struct cdl_wide_stripe *stripe, 
 
 static enum outcome decide_wide(struct inquiry *inquiry)
 {
-    struct cdl_wide_stripe *stripe = cdl_wide_stripe(&inquiry->store->wide, inquiry->hash);
-    struct cdl_memory_judge context = {inquiry->store, inquiry->now};
+    const struct cdl_wide_table *wide = &inquiry->store->wide;
+    struct cdl_wide_stripe *stripe = cdl_wide_stripe(wide, inquiry->hash);
+    struct cdl_instant *const asked = inquiry->now;
+    struct cdl_instant later = *asked;
+    struct cdl_memory_judge context = {inquiry->store, &later};
     const struct cdl_wide_judge judge = cdl_memory_wide_judge(&context);
     enum outcome outcome = DONE;
     pthread_mutex_lock(&stripe->lock);
+    if (cdl_wide_find(wide, stripe, inquiry->hash, inquiry->view.number) == NULL)
+        later = read_again(asked);
+    inquiry->now = &later;
     if (!cdl_limit_unchanged(inquiry->slot, inquiry->version))
         outcome = RESTART;
     else if (inquiry->view.layout == CDL_LAYOUT_LOG)
         decide_log(inquiry, stripe, &judge);
     else
         decide_wide_window(inquiry, stripe, &judge);
+    inquiry->now = asked;
     pthread_mutex_unlock(&stripe->lock);
     return outcome;
 }
