@@ -177,6 +177,8 @@ static void a_wait_is_the_first_moment_on_any_clock(void **state)
         assert_wait_is_minimal(&clock, now, clock.unit.value);
         assert_wait_is_minimal(&clock, now, clock.full_units + clock.skew_units);
         assert_wait_is_minimal(&clock, now, rng_magnitude(&rng, clock.full_units));
+        assert_wait_is_minimal(&clock, now, rng_magnitude(&rng, INT64_MAX)); /* a debt of whatever clock that was set */
+        assert_wait_is_minimal(&clock, now, INT64_MAX);
     }
 }
 
@@ -196,6 +198,7 @@ static void a_wait_is_the_first_moment_after_changes_of_rate(void **state)
         limit.period_ns = (uint64_t)MINUTE + rng_below(&rng, (uint64_t)SECOND);
         changed += cdl_token_clock_change(&clock, &limit, now);
         assert_wait_is_minimal(&clock, now, rng_magnitude(&rng, clock.full_units));
+        assert_wait_is_minimal(&clock, now, rng_magnitude(&rng, INT64_MAX));
     }
     assert_true(changed > 10000);
 }

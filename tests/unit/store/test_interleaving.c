@@ -445,6 +445,62 @@ static void a_batch_goes_on_when_the_units_change_under_it(void **state)
     assert_true(run(&scenario) >= 2);
 }
 
+/* ---- a caller that is late ---- */
+
+static size_t kind;
+
+static void prepare_an_exhausted_key(void)
+{
+    a = world_add_kind(&world, &kinds[kind]);
+    take(&world, a, "key", 10 * kinds[kind].unit);
+}
+
+/* Time goes by until the key is as one never seen, and other keys come in until its entry is one of theirs. */
+static void let_the_key_recover_and_be_forgotten(void)
+{
+    now_ns += kinds[kind].horizon_ns;
+    for (int i = 0; i < 2000; i++) {
+        struct caudal_decision ignored;
+        assert_int_equal(caudal_take(world.store, a, &i, sizeof i, kinds[kind].unit, &ignored), CAUDAL_OK);
+    }
+}
+
+static void call_take_all_of_a(void)
+{
+    status = caudal_take(world.store, a, "key", 3, 10 * kinds[kind].unit, &decision);
+}
+
+/* What the late caller is given counts now, when the key has its whole quota, and not then, when it had none. */
+static void check_the_quota_is_given_once(void)
+{
+    assert_int_equal(status, CAUDAL_OK);
+    assert_true(decision.granted + left(&world, a, "key") <= 10 * kinds[kind].unit);
+}
+
+static void a_late_caller_of_a_forgotten_key_is_not_given_an_old_quota(void **state)
+{
+    (void)state;
+    for (kind = 0; kind < KINDS; kind++) {
+        if (kinds[kind].layout != CDL_LAYOUT_BUCKET && kinds[kind].layout != CDL_LAYOUT_WINDOW)
+            continue;
+        const struct scenario scenario = {prepare_an_exhausted_key, call_take_all_of_a,
+                                          let_the_key_recover_and_be_forgotten, check_the_quota_is_given_once};
+        assert_true(run(&scenario) >= 1);
+    }
+}
+
+static void a_late_caller_of_a_forgotten_wide_key_is_not_given_an_old_quota(void **state)
+{
+    (void)state;
+    for (kind = 0; kind < KINDS; kind++) {
+        if (kinds[kind].layout != CDL_LAYOUT_WIDE_WINDOW && kinds[kind].layout != CDL_LAYOUT_LOG)
+            continue;
+        const struct scenario scenario = {prepare_an_exhausted_key, call_take_all_of_a,
+                                          let_the_key_recover_and_be_forgotten, check_the_quota_is_given_once};
+        assert_true(run(&scenario) >= 1);
+    }
+}
+
 /* ---- all or nothing ---- */
 
 /* `a` passes and is charged; then somebody empties `b`, a log of one, so that `b` refuses and `a` is given back. */
@@ -468,7 +524,6 @@ static void empty_b(void)
 }
 
 /* Ten units of every kind, of which three are spent beforehand. */
-static size_t kind;
 
 static void prepare_kind(void)
 {
@@ -736,6 +791,8 @@ int main(void)
         cmocka_unit_test(a_limit_that_is_removed_under_a_call_keeps_nothing),
         cmocka_unit_test(a_new_limit_in_the_slot_of_an_old_one_is_not_charged_for_it),
         cmocka_unit_test(a_batch_goes_on_when_the_units_change_under_it),
+        cmocka_unit_test(a_late_caller_of_a_forgotten_key_is_not_given_an_old_quota),
+        cmocka_unit_test(a_late_caller_of_a_forgotten_wide_key_is_not_given_an_old_quota),
         cmocka_unit_test(what_a_refused_request_was_charged_is_given_back),
         cmocka_unit_test(what_was_charged_is_given_back_when_another_limit_is_removed),
         cmocka_unit_test(what_was_charged_is_given_back_although_the_units_change),

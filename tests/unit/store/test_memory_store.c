@@ -181,6 +181,31 @@ static void a_peek_changes_no_byte(void **state)
     }
 }
 
+/* A look at what will be or was in another century leaves the present alone, the limit's own clock included. */
+static void a_peek_at_any_time_changes_no_byte(void **state)
+{
+    (void)state;
+    for (size_t k = 0; k < KINDS; k++) {
+        const uint32_t limit = world_add_kind(&world, &kinds[k]);
+        const uint64_t unit = kinds[k].unit;
+        take(&world, limit, "key", 7 * unit);
+        struct snapshot before = snapshot_take(world.store);
+        for (int64_t years = -280; years <= 280; years += 7) {
+            struct caudal_decision decision, fresh;
+            const int64_t at = years * YEAR;
+            assert_int_equal(caudal_peek_at(world.store, limit, "key", 3, unit, at, &decision), CAUDAL_OK);
+            assert_int_equal(caudal_peek_at(world.store, limit, "never seen", 10, unit, at, &fresh), CAUDAL_OK);
+            assert_int_equal(fresh.remaining, 9 * unit);
+            if (at > EPOCH)
+                assert_same_decision(decision, fresh);
+        }
+        snapshot_compare(&before, world.store);
+        assert_int_equal(left(&world, limit, "key"), 3 * unit);
+        assert_int_equal(take(&world, limit, "key", 3 * unit).verdict, CAUDAL_ALLOW);
+        assert_int_equal(take(&world, limit, "key", 1).verdict, CAUDAL_DENY);
+    }
+}
+
 static void a_refusal_changes_no_byte(void **state)
 {
     (void)state;
@@ -703,6 +728,7 @@ int main(void)
         cmocka_unit_test(every_vector_file_is_met_through_the_store),
         IN_SMALL(ten_units_are_admitted_and_no_more),
         IN_SMALL(a_peek_changes_no_byte),
+        IN_SMALL(a_peek_at_any_time_changes_no_byte),
         IN_SMALL(a_refusal_changes_no_byte),
         IN_SMALL(take_up_to_gives_what_there_is_but_not_less_than_the_least),
         IN_SMALL(a_refund_gives_back_up_to_what_was_spent),
