@@ -509,6 +509,8 @@ static void no_idle_time_makes_an_old_state_current(void **state)
                     take(&world, limit, "key", 10 * kinds[k].unit);
                     world_set_time(&world, start + idle);
                     assert_int_equal(left(&world, limit, "key"), 10 * kinds[k].unit);
+                    assert_int_equal(take(&world, limit, "key", 10 * kinds[k].unit).verdict, CAUDAL_ALLOW);
+                    assert_int_equal(take(&world, limit, "key", 1).verdict, CAUDAL_DENY);
                     assert_int_equal(caudal_remove_limit(world.store, limit), CAUDAL_OK);
                 }
             }
