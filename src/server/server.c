@@ -118,6 +118,27 @@ static void fail_reload(struct cdl_server *server, const char *why)
                   "the policy cannot be loaded; the old one stays in force", cdl_log_string("error", why));
 }
 
+static bool same_listeners(const struct cdl_listeners *a, const struct cdl_listeners *b)
+{
+    bool same = a->count == b->count;
+    for (size_t i = 0; same && i < a->count; i++)
+        same = cdl_slice_equal(a->texts[i], b->texts[i]);
+    return same;
+}
+
+/* Limits change while the server runs; where it listens and where state lives do not. */
+static void warn_of_what_waits(struct cdl_server *server, const struct cdl_policy *old, const struct cdl_policy *policy)
+{
+    const struct cdl_listen_settings *was = &old->listen, *is = &policy->listen;
+    if (same_listeners(&was->http, &is->http) && same_listeners(&was->admin, &is->admin) &&
+        was->workers == is->workers && cdl_slice_equal(was->tls.cert, is->tls.cert) &&
+        cdl_slice_equal(old->store.url, policy->store.url) && old->log.format == policy->log.format &&
+        old->log.level == policy->log.level)
+        return;
+    cdl_log(server->log, CDL_LOG_WARN, "changes of listen, store, log.format and log.level wait for the next start",
+            cdl_log_text("file", policy->file));
+}
+
 bool cdl_server_reload(struct cdl_server *server)
 {
     static struct cdl_report report; /* large */
@@ -139,6 +160,8 @@ bool cdl_server_reload(struct cdl_server *server)
         server->reload_error[0] = '\0';
         return true;
     }
+    if (server->admin.live != NULL)
+        warn_of_what_waits(server, server->admin.live->policy, policy);
     if (cdl_server_apply(server, policy, &problem) != CAUDAL_OK) {
         fail_reload(server, problem.message);
         return false;

@@ -208,6 +208,13 @@ def test_C66_what_is_wrong_is_logged_once_with_its_place(serve):
     assert "policy.yaml:4:" in lines_with(server, "fortnight")[0]
 
 
+def test_what_waits_for_the_next_start_is_said(serve):
+    server = serve(one("5/hour"))
+    server.rewrite(one("7/hour") + "\nlisten: {workers: 3}\n")
+    expect(server, 7)  # the limits do not wait
+    until(lambda: lines_with(server, "wait for the next start"), "the rest is said to")
+
+
 @pytest.mark.parametrize("text", BROKEN.values(), ids=BROKEN)
 def test_C66_no_start_without_a_valid_policy(tmp_path, text):
     from program import run
