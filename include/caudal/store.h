@@ -258,7 +258,8 @@ CAUDAL_API int caudal_take_up_to_at(struct caudal_store *store, uint32_t limit, 
  * @param key         who is limited
  * @param key_length  bytes at key
  * @param tokens      how many
- * @param decision    receives the key as it is afterwards (as caudal_peek with cost 0); may be NULL
+ * @param decision    receives the key as it is afterwards, with the numbers of a caudal_peek of cost 0 and always CAUDAL_ALLOW:
+ *                    giving back is never refused; may be NULL
  * @return as caudal_take
  */
 CAUDAL_API int caudal_refund(struct caudal_store *store, uint32_t limit, const void *key, size_t key_length,
