@@ -10,6 +10,7 @@ set -eu
 table='
 build       gcc                    program gcc
 build       libc6-dev              header  stdlib.h
+build       make                   program make
 build       meson                  program meson
 build       ninja-build            program ninja
 build       pkg-config             program pkg-config
