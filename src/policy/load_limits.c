@@ -445,7 +445,7 @@ static bool is_limit_name(struct cdl_slice name)
         if (!plain && (i == 0 || strchr("-.:", c) == NULL))
             return false;
     }
-    return name.length > 0 && name.length <= CDL_LIMIT_NAME_MAX;
+    return name.length > 0 && name.length <= CDL_POLICY_NAME_MAX;
 }
 
 /* A name stands in headers, metrics, logs and addresses, so it is kept plain. */
@@ -462,7 +462,7 @@ static void read_name(struct limits *limits, const struct cdl_yaml_node *node, s
         cdl_report_error(loader->report, node->place,
                          "'name': '%.40s' is not 1 to %u letters, digits, '_', '-', '.' or ':', the first a letter, "
                          "digit or '_'",
-                         text.bytes, CDL_LIMIT_NAME_MAX);
+                         text.bytes, CDL_POLICY_NAME_MAX);
         return;
     }
     uint64_t hash = cdl_lookup_hash(text, 0);

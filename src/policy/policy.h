@@ -21,7 +21,7 @@
 #define CDL_POLICY_RATES_MAX 65000u /* limits and overrides together: what a store can hold */
 #define CDL_PER_MAX 8u              /* identities of one limit */
 #define CDL_CONDITIONS_MAX 32u      /* of one rule */
-#define CDL_LIMIT_NAME_MAX 100u
+#define CDL_POLICY_NAME_MAX 100u
 #define CDL_RATE_NAME_MAX 255u
 #define CDL_LISTENERS_MAX 8u
 #define CDL_PLAN_MAX 64u /* limits that may apply to one request */

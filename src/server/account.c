@@ -44,10 +44,26 @@ static bool is_sampled(struct cdl_worker *worker)
     return (n + 1) * ratio->numerator / ratio->denominator > n * ratio->numerator / ratio->denominator;
 }
 
-struct cdl_log_field cdl_account_key(const struct cdl_worker *worker, struct cdl_slice key)
+/* The part of a key that has only one, out of its netstring (see caudal_key_join). */
+static bool only_part(struct cdl_slice key, struct cdl_slice *part)
 {
-    if (worker->live->policy->log.identities == CDL_IDENTITIES_PLAIN)
+    size_t at = 0, length = 0;
+    for (; at < key.length && key.bytes[at] >= '0' && key.bytes[at] <= '9' && length <= CAUDAL_KEY_MAX; at++)
+        length = 10 * length + (size_t)(key.bytes[at] - '0');
+    if (at == key.length || key.bytes[at] != ':' || key.length != at + 1 + length + 1)
+        return false;
+    *part = cdl_slice_head(cdl_slice_from(key, at + 1), length);
+    return true;
+}
+
+struct cdl_log_field cdl_account_key(const struct cdl_worker *worker, struct cdl_slice key, struct cdl_address *memory)
+{
+    const enum cdl_log_identities identities = worker->live->policy->log.identities;
+    struct cdl_slice part;
+    if (identities == CDL_IDENTITIES_PLAIN)
         return cdl_log_text("key", key);
+    if (identities == CDL_IDENTITIES_MASKED && only_part(key, &part) && cdl_address_parse(part, memory))
+        return cdl_log_masked("key", (struct cdl_slice){(const char *)memory->bytes, memory->family == 4 ? 4 : 16});
     return cdl_log_keyed("key", key);
 }
 
@@ -62,9 +78,10 @@ static void log_refusal(struct cdl_worker *worker, const struct cdl_answer *answ
         return;
     }
     const struct cdl_charge *charge = &answer->plan.charges[index];
+    struct cdl_address memory;
     cdl_log_each(worker->server->log, CDL_LOG_INFO, "refused",
                  cdl_log_text("limit", worker->live->policy->limits[charge->limit].name),
-                 cdl_account_key(worker, charge->key), cdl_log_u64("cost", charge->cost),
+                 cdl_account_key(worker, charge->key, &memory), cdl_log_u64("cost", charge->cost),
                  cdl_log_u64("remaining", answer->overall.remaining),
                  cdl_log_i64("retry_after_ns", answer->overall.retry_after_ns));
 }

@@ -260,13 +260,14 @@ static void log_reset(struct cdl_exchange *exchange, const struct cdl_limit_rule
     struct cdl_worker *worker = exchange->worker;
     const struct cdl_address peer = cdl_exchange_peer(exchange);
     char by[CDL_ADDRESS_TEXT_MAX] = "unix";
+    struct cdl_address memory;
     size_t length = 0;
     if (peer.family != 0)
         cdl_address_format(&peer, by);
     cdl_policy_key(key->values, key->value_count, worker->scratch, CDL_MATCH_SCRATCH_BYTES, &length);
-    cdl_log_each(worker->server->log, CDL_LOG_INFO, "a key was reset by an administrator",
-                 cdl_log_text("limit", limit->name),
-                 cdl_account_key(worker, (struct cdl_slice){worker->scratch, length}), cdl_log_string("by", by));
+    cdl_log_each(
+        worker->server->log, CDL_LOG_INFO, "a key was reset by an administrator", cdl_log_text("limit", limit->name),
+        cdl_account_key(worker, (struct cdl_slice){worker->scratch, length}, &memory), cdl_log_string("by", by));
 }
 
 static void keys(struct cdl_exchange *exchange, struct cdl_slice rest)

@@ -47,8 +47,9 @@ void cdl_admin(struct cdl_exchange *exchange);
 
 /* Counts and logs what was answered to a request. */
 void cdl_account(struct cdl_worker *worker, const struct cdl_answer *answer);
-/* A key as the policy wants it in the log. */
-struct cdl_log_field cdl_account_key(const struct cdl_worker *worker, struct cdl_slice key);
+/* A key as the policy wants it in the log: plain; masked, when it is an address; or keyed. `memory` holds an address for as long
+ * as the field is used. */
+struct cdl_log_field cdl_account_key(const struct cdl_worker *worker, struct cdl_slice key, struct cdl_address *memory);
 /* Counts what one limit, asked by its name, answered. */
 void cdl_account_named(struct cdl_worker *worker, uint32_t limit, const struct caudal_decision *decision);
 

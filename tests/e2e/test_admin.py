@@ -95,3 +95,14 @@ def test_health_never_counts(serve):
     assert {get(server.admin, path).status for path in ("/healthz", "/readyz") for _ in range(20)} == {200}
     assert get(server.http, "/check").status == 200
     assert get(server.http, "/check").status == 429
+
+
+@pytest.mark.parametrize("identities, shown", [("masked", '"key":"127.0.0.0"'), ("plain", '"key":"9:127.0.0.1,"'),
+                                               ("keyed", '"key":"')])
+def test_a_refusal_is_logged_with_as_much_of_its_key_as_the_policy_wants(serve, identities, shown):
+    policy = limits("name: per-client, per: [client_ip], rate: 1/hour")
+    server = serve(f"{policy}\nlog: {{denied: all, identities: {identities}}}\n")
+    assert statuses(server.http, 2) == [200, 429]
+    until(lambda: '"message":"refused"' in server.stderr(), "the refusal is logged")
+    assert shown in server.stderr()
+    assert ("127.0.0.1" in server.stderr()) == (identities == "plain")
