@@ -32,6 +32,7 @@ enum caudal_status {
     CAUDAL_ERR_KEY = -7,         /* a key is longer than CAUDAL_KEY_MAX */
     CAUDAL_ERR_FULL = -8,        /* the store holds as many limits as it can */
     CAUDAL_ERR_UNSUPPORTED = -9, /* the store's kind cannot do this */
+    CAUDAL_ERR_STORE = -10, /* the store is elsewhere and gave no answer: away, too late, or in trouble of its own */
 };
 
 /* What was wrong, where, in words. A caller passes one to learn more than the code; NULL is accepted everywhere. */

@@ -1,6 +1,7 @@
 /* The only file that reads clocks. Everything else is handed a time, or a caudal_clock. */
-#include "caudal/clock.h"
+#include "base/clock.h"
 
+#include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <time.h>
@@ -32,6 +33,14 @@ const struct caudal_clock *caudal_clock_system(void)
         .realtime_ns = system_realtime_ns,
     };
     return &clock;
+}
+
+void cdl_sleep_until(int64_t monotonic_ns)
+{
+    const int64_t at = monotonic_ns > 0 ? monotonic_ns : 0;
+    const struct timespec ts = {.tv_sec = at / 1000000000, .tv_nsec = at % 1000000000};
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &ts, NULL) == EINTR)
+        ; /* the instant stays the same */
 }
 
 struct caudal_fake_clock {

@@ -23,6 +23,8 @@ const char *caudal_status_text(int status)
         return "too many limits";
     case CAUDAL_ERR_UNSUPPORTED:
         return "not supported by this store";
+    case CAUDAL_ERR_STORE:
+        return "no answer from the store";
     default:
         return "unknown status";
     }

@@ -1,5 +1,5 @@
 /* The fake clock stands still; the system's clocks do not go back. */
-#include "caudal/clock.h"
+#include "base/clock.h"
 
 #include "../support.h"
 
@@ -87,6 +87,18 @@ static void the_real_time_counts_from_1970(void **state)
     assert_true(now < INT64_C(5000000000) * SECOND);
 }
 
+static void sleeping_ends_when_its_instant_has_come(void **state)
+{
+    (void)state;
+    const struct caudal_clock *clock = caudal_clock_system();
+    const int64_t before = monotonic(clock);
+    cdl_sleep_until(before - SECOND);
+    cdl_sleep_until(-1);
+    assert_true(monotonic(clock) - before < SECOND);
+    cdl_sleep_until(before + 2 * MILLISECOND);
+    assert_true(monotonic(clock) >= before + 2 * MILLISECOND);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -97,6 +109,7 @@ int main(void)
         cmocka_unit_test(the_system_clock_never_goes_back),
         cmocka_unit_test(the_system_clocks_are_the_same_for_everybody),
         cmocka_unit_test(the_real_time_counts_from_1970),
+        cmocka_unit_test(sleeping_ends_when_its_instant_has_come),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
