@@ -9,10 +9,14 @@
  *     if (decision.verdict == CAUDAL_ALLOW) ...
  *
  * Threads: every function may be called from any thread at any time, but for caudal_store_close, which must be the last.
+ * Processes: after fork(2), a store in a Redis or Valkey may be used by one of the two processes only: they share its sockets.
  * Time: a function without `_at` reads the store's clock; its `_at` twin takes the caller's. Do not mix the two on one
  * store unless both count from the same zero. A bucket's clock tells instants apart within a window of years (of days, for
- * rates of thousands in lowest terms): a charge dated outside moves it, and what other keys owe beyond it is cut. Deciding (take, peek, take_up_to, refund, reset, take_all, take_batch, at
- * any `now`) allocates nothing.
+ * rates of thousands in lowest terms): a charge dated outside moves it, and what other keys owe beyond it is cut. A Redis or
+ * Valkey counts microseconds: the caller's instant is rounded down to one, and is CAUDAL_ERR_ARGUMENT when it lies before 0
+ * (1970) or beyond 2^52 microseconds (2112).
+ * Memory: deciding (take, peek, take_up_to, refund, reset, take_all, take_batch, at any `now`) allocates nothing in a memory
+ * store. In a Redis or Valkey it does while the most calls so far are under way at once.
  */
 #ifndef CAUDAL_STORE_H
 #define CAUDAL_STORE_H
@@ -68,7 +72,7 @@ struct caudal_request {
     uint64_t cost;     /* tokens */
 };
 
-/* Memory for a store. Called while opening, closing and changing limits only. */
+/* Memory for a store. Called while opening, closing and changing limits only; of a store that is elsewhere, at any time. */
 struct caudal_allocator {
     size_t size; /* sizeof(struct caudal_allocator) */
     void *context;
@@ -83,6 +87,9 @@ struct caudal_store_options {
     size_t size;                              /* sizeof(struct caudal_store_options) */
     const struct caudal_clock *clock;         /* NULL: caudal_clock_system(); must outlive the store */
     const struct caudal_allocator *allocator; /* NULL: the C library and mmap; copied */
+    const void *secret;                       /* what keys are made unreadable with before they leave the process */
+    size_t secret_length;                     /* 0: no secret; all that share a store need the same one; copied */
+    int64_t deadline_ns;                      /* of one call to a store that is elsewhere; 0: the URL's, or 15 ms */
 };
 
 /**
@@ -95,6 +102,35 @@ struct caudal_store_options {
  *   log_entries  admissions held at once by all sliding logs together (default keys or 65536, the larger; at most
  *                2^30): about 13 bytes each
  * The memory of the last two is reserved at open and touched only as it is used.
+ *
+ * A Redis or Valkey keeps state that any number of processes share:
+ *
+ *     redis://[user:password@]host[:port][/db]        one server, port 6379; rediss:// is the same over TLS
+ *     unix:/path                                      the same through a Unix socket
+ *     redis-sentinel://[user:password@]host[:port],…/name[/db]   the primary that these sentinels (port 26379) name
+ *     redis-cluster://[user:password@]host[:port],…   a cluster, found by any of up to 16 nodes, port 6379
+ *
+ * A host that is left out is 127.0.0.1, and IPv6 addresses stand in brackets. ":password@" is the default user's. In a user, password,
+ * path and value the bytes that separate parts are written as %XX: '@' as %40, '%' as %25, '/' as %2F, '?' as %3F, '&' as %26.
+ * Parameters, as in "redis://cache.example.org?password_file=/etc/caudal/password&deadline=20ms":
+ *   user, password_file, password_env   the user; the file, or the variable of the environment, that holds the password. Read now; line
+ *                                       ends after the password are not of it
+ *   sentinel_user, sentinel_password_file, sentinel_password_env   the same for the sentinels
+ *   db              the database, where the path does not say it
+ *   tls             yes or no, of redis-sentinel and redis-cluster
+ *   tls_ca, tls_cert, tls_key   PEM files: authorities (default: the system's), a client's certificate, its key
+ *   tls_name        the name that the certificate must have (default: the host's)
+ *   tls_verify      no trusts any certificate (default yes)
+ *   protocol        of RESP, 2 or 3 (default 3 where the server knows it)
+ *   prefix          of names of keys: 1 to 64 bytes without braces and control characters (default caudal)
+ *   deadline        of one call: a whole number and its unit, 1ms to 60s (default 15ms)
+ *   connect_timeout of connecting and greeting, 1ms to 60s (default 1s)
+ *   connections     to each server, from each loop or waiting thread, 1 to 16 (default 1)
+ *   clients         threads that may wait for answers at once, 1 to 256 (default 8)
+ *   in_flight       calls on a connection that wait for their answers, 1 to 65536 (default 4096); one more fails at once
+ *   breaker         time-outs in a row after which calls fail at once until the server answers again, 1 to 1000 (default 5)
+ *   wait_replicas   replicas that must confirm what was taken, 0 to 16 (default 0)
+ * No message shows more of such a URL than the names of its parameters.
  *
  * @param url      what to open
  * @param options  may be NULL
@@ -174,7 +210,8 @@ CAUDAL_API int caudal_get_limit(struct caudal_store *store, uint32_t id, struct 
  * what the faster of the two rates refills in a nanosecond (by 2^-20 of a token for a limit that does not refill).
  *
  * Takes time in proportion to the table when the new rate needs another resolution of time, else a few microseconds;
- * decisions go on meanwhile.
+ * decisions go on meanwhile. In a Redis or Valkey a key follows at its next question, from which on its debt is kept at the new
+ * rate; rounding is by microseconds there.
  *
  * @param store    the store
  * @param id       the limit's number
@@ -189,13 +226,47 @@ CAUDAL_API int caudal_set_limit_at(struct caudal_store *store, uint32_t id, cons
                                    int64_t now_ns, struct caudal_problem *problem);
 
 /**
- * Removes a limit and the state of all its keys. Its number becomes CAUDAL_ERR_UNKNOWN.
+ * Removes a limit and the state of all its keys. Its number becomes CAUDAL_ERR_UNKNOWN. What a Redis or Valkey holds of its keys
+ * stays there until it expires, for others may count on it: a limit that is added under the same name finds it.
  *
  * @param store  the store
  * @param id     the limit's number
  * @return CAUDAL_OK, CAUDAL_ERR_ARGUMENT or CAUDAL_ERR_UNKNOWN
  */
 CAUDAL_API int caudal_remove_limit(struct caudal_store *store, uint32_t id);
+
+/* How a limit is leased: its tokens are withdrawn from the store in batches, and spent by this process without asking again. Start from
+ * CAUDAL_LEASE_INIT. */
+struct caudal_lease {
+    size_t size;              /* sizeof(struct caudal_lease) */
+    int64_t ttl_ns;           /* how long a batch may be spent, from before the store was asked: 1 ms to 10 s */
+    uint32_t share_per_mille; /* the most that one batch takes of what the store has: 1 to 1000 */
+    int strict_bound;         /* not 0: what the bound would grow by is taken off the limit's burst in the store */
+};
+
+#define CAUDAL_LEASE_INIT                                                                                              \
+    {                                                                                                                  \
+        sizeof(struct caudal_lease), INT64_C(100000000), 500, 0                                                        \
+    }
+
+/**
+ * Has a limit's hot keys decided from leases. Over all processes that share the store and lease the limit with the same ttl, at most
+ * burst + rate · (t + ttl) is admitted in any interval t, whatever is lost, late or repeated and whoever crashes; with strict_bound at
+ * most burst + rate · t. A window's lease ends with its window, and the limit holds as it is. Decisions from a lease have the source
+ * CAUDAL_SOURCE_LEASE and tell of this process's part: `remaining` is what it holds, and the store may have more by up to `error_bound`.
+ * A refusal is remembered until it ends (CAUDAL_SOURCE_DENY_CACHE). Keys that are asked about rarely, and buckets that are nearly empty,
+ * are decided by the store each time, as are calls with a time of their own (`_at`).
+ *
+ * @param store    the store, which must be one that processes share
+ * @param id       the limit's number
+ * @param lease    how; NULL: not any more
+ * @param problem  receives the reason on failure; may be NULL
+ * @return CAUDAL_OK; CAUDAL_ERR_ARGUMENT for a ttl or share that is out of range; CAUDAL_ERR_UNKNOWN; CAUDAL_ERR_UNSUPPORTED for a
+ *         sliding_log, an unlimited limit, and a store that keeps its state in this process; CAUDAL_ERR_LIMIT when strict_bound
+ *         leaves a burst below 1; CAUDAL_ERR_MEMORY. Nothing has changed unless it is CAUDAL_OK
+ */
+CAUDAL_API int caudal_lease_limit(struct caudal_store *store, uint32_t id, const struct caudal_lease *lease,
+                                  struct caudal_problem *problem);
 
 /**
  * Takes `cost` tokens, or none. Cost 0 spends nothing; it is refused only while a limit that was lowered leaves the key more

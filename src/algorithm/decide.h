@@ -13,6 +13,7 @@ enum cdl_operation {
     CDL_PEEK,   /* what CDL_TAKE would answer */
     CDL_SETTLE, /* CDL_PEEK, but a bucket that has to be anchored anew is: what a refused CDL_TAKE does */
     CDL_REFUND, /* `maximum` tokens back */
+    CDL_RESET,  /* forget the key: a store's own, no algorithm is asked */
     CDL_UNDO,   /* the charge of `maximum` that was made at charged_at, because another limit of the request refused */
 };
 

@@ -231,6 +231,7 @@ static bool change(const struct cdl_log_rule *rule, int64_t now, struct cdl_log 
         break;
     case CDL_PEEK:
     case CDL_SETTLE:
+    case CDL_RESET:
         break;
     }
     return true;

@@ -133,8 +133,10 @@ void cdl_memory_recentre(struct cdl_memory_store *store, struct cdl_limit_slot *
 
 /* ---- adding, finding, removing ---- */
 
-int cdl_memory_add_limit(struct caudal_store *head, const char *name, const struct caudal_limit *limit, uint32_t *id)
+int cdl_memory_add_limit(struct caudal_store *head, const char *name, const struct caudal_limit *limit, uint32_t *id,
+                         struct caudal_problem *problem)
 {
+    (void)problem; /* every legal limit is one of its own */
     struct cdl_memory_store *store = cdl_memory_store(head);
     struct cdl_instant now = cdl_instant_read(head->clock);
     struct cdl_limit_view view;
@@ -278,8 +280,9 @@ static int renumber(struct cdl_memory_store *store, struct cdl_limit_slot *slot,
 }
 
 int cdl_memory_set_limit(struct caudal_store *head, uint32_t id, const struct caudal_limit *limit,
-                         struct cdl_instant *now)
+                         struct cdl_instant *now, struct caudal_problem *problem)
 {
+    (void)problem;
     struct cdl_memory_store *store = cdl_memory_store(head);
     struct cdl_limit_view view;
     int status = CAUDAL_ERR_UNKNOWN;

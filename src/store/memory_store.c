@@ -794,24 +794,27 @@ static struct cdl_memory_store *open_parts(const struct sizes *sizes, const stru
     return NULL;
 }
 
-int cdl_memory_store_open(const char *parameters, size_t position, const struct caudal_clock *clock,
-                          const struct caudal_allocator *allocator, struct caudal_store **out,
+int cdl_memory_store_open(const char *url, const struct caudal_store_options *options, struct caudal_store **out,
                           struct caudal_problem *problem)
 {
+    const size_t scheme = strlen("memory:");
+    if (url[scheme] != '\0' && url[scheme] != '?')
+        return cdl_problem(problem, CAUDAL_ERR_SYNTAX, scheme, "expected '?' and parameters after 'memory:'");
+    const size_t position = scheme + (url[scheme] == '?');
     struct sizes sizes;
-    int status = read_sizes(parameters, position, &sizes, problem);
+    int status = read_sizes(url + position, position, &sizes, problem);
     if (status != CAUDAL_OK)
         return status;
-    struct cdl_memory_store *store = open_parts(&sizes, allocator);
+    struct cdl_memory_store *store = open_parts(&sizes, options->allocator);
     if (store == NULL)
         return cdl_problem(problem, CAUDAL_ERR_MEMORY, 0, "no memory for a table of %llu keys",
                            (unsigned long long)sizes.keys);
     if (getrandom(store->secret, sizeof store->secret, 0) != (ssize_t)sizeof store->secret) {
-        store->head = (struct caudal_store){&memory_ops, clock, *allocator};
+        store->head = (struct caudal_store){&memory_ops, options->clock, *options->allocator};
         memory_close(&store->head);
         return cdl_problem(problem, CAUDAL_ERR_MEMORY, 0, "the system gives no random bytes for the table's secret");
     }
-    store->head = (struct caudal_store){&memory_ops, clock, *allocator};
+    store->head = (struct caudal_store){&memory_ops, options->clock, *options->allocator};
     *out = &store->head;
     return CAUDAL_OK;
 }

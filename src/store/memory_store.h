@@ -38,11 +38,12 @@ uint64_t cdl_memory_convert(const struct cdl_limit_view *view, const struct cdl_
 /* Moves the window of a bucket's clock so that it covers `now`, and revises the limit's entries. */
 void cdl_memory_recentre(struct cdl_memory_store *store, struct cdl_limit_slot *slot, uint32_t id, int64_t now);
 
-int cdl_memory_add_limit(struct caudal_store *store, const char *name, const struct caudal_limit *limit, uint32_t *id);
+int cdl_memory_add_limit(struct caudal_store *store, const char *name, const struct caudal_limit *limit, uint32_t *id,
+                         struct caudal_problem *problem);
 int cdl_memory_find_limit(struct caudal_store *store, const char *name, uint32_t *id);
 int cdl_memory_get_limit(struct caudal_store *store, uint32_t id, struct caudal_limit *limit);
 int cdl_memory_set_limit(struct caudal_store *store, uint32_t id, const struct caudal_limit *limit,
-                         struct cdl_instant *now);
+                         struct cdl_instant *now, struct caudal_problem *problem);
 int cdl_memory_remove_limit(struct caudal_store *store, uint32_t id);
 
 #endif

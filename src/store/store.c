@@ -5,14 +5,61 @@
 
 #include "base/memory.h"
 #include "base/problem.h"
+#include "store/call.h"
+#include "store/lease/lease_store.h"
+#include "store/redis/redis_store.h"
+
+typedef int opener(const char *url, const struct caudal_store_options *options, struct caudal_store **store,
+                   struct caudal_problem *problem);
 
 static const struct {
     const char *scheme;
-    int (*open)(const char *parameters, size_t position, const struct caudal_clock *clock,
-                const struct caudal_allocator *allocator, struct caudal_store **store, struct caudal_problem *problem);
+    opener *open;
 } kinds[] = {
-    {"memory:", cdl_memory_store_open},
+    {"memory:", cdl_memory_store_open},        {"redis:", cdl_redis_store_open},
+    {"rediss:", cdl_redis_store_open},         {"unix:", cdl_redis_store_open},
+    {"redis-sentinel:", cdl_redis_store_open}, {"redis-cluster:", cdl_redis_store_open},
 };
+
+/* What the caller left open is filled in. */
+static int complete_options(const struct caudal_store_options *given, struct caudal_store_options *options,
+                            struct caudal_problem *problem)
+{
+    *options = (struct caudal_store_options){.size = sizeof *options};
+    if (given != NULL && given->size != sizeof *given)
+        return cdl_problem(problem, CAUDAL_ERR_ARGUMENT, 0, "options.size is %zu; this library knows %zu", given->size,
+                           sizeof *given);
+    if (given != NULL)
+        *options = *given;
+    if (options->clock == NULL)
+        options->clock = caudal_clock_system();
+    if (options->allocator == NULL)
+        options->allocator = cdl_allocator_default();
+    const struct caudal_clock *clock = options->clock;
+    const struct caudal_allocator *allocator = options->allocator;
+    if (clock->size != sizeof *clock || clock->monotonic_ns == NULL || clock->realtime_ns == NULL)
+        return cdl_problem(problem, CAUDAL_ERR_ARGUMENT, 0, "options.clock lacks its size or a function");
+    if (allocator->size != sizeof *allocator || allocator->allocate == NULL || allocator->release == NULL)
+        return cdl_problem(problem, CAUDAL_ERR_ARGUMENT, 0, "options.allocator lacks its size or a function");
+    if (options->secret == NULL && options->secret_length > 0)
+        return cdl_problem(problem, CAUDAL_ERR_ARGUMENT, 0, "options.secret is NULL");
+    if (options->deadline_ns < 0)
+        return cdl_problem(problem, CAUDAL_ERR_ARGUMENT, 0, "options.deadline_ns is negative");
+    return CAUDAL_OK;
+}
+
+/* Stores that processes share can lease. */
+static int open_kind(opener *open, const char *url, const struct caudal_store_options *options,
+                     struct caudal_store **store, struct caudal_problem *problem)
+{
+    struct caudal_store *opened;
+    const int status = open(url, options, &opened, problem);
+    if (status == CAUDAL_OK && cdl_store_answers_later(opened))
+        return cdl_lease_store_open(opened, options, store, problem);
+    if (status == CAUDAL_OK)
+        *store = opened;
+    return status;
+}
 
 int caudal_store_open(const char *url, const struct caudal_store_options *options, struct caudal_store **store,
                       struct caudal_problem *problem)
@@ -21,32 +68,19 @@ int caudal_store_open(const char *url, const struct caudal_store_options *option
         *store = NULL;
     if (url == NULL || store == NULL)
         return cdl_problem(problem, CAUDAL_ERR_ARGUMENT, 0, "%s is NULL", url == NULL ? "url" : "store");
-    if (options != NULL && options->size != sizeof *options)
-        return cdl_problem(problem, CAUDAL_ERR_ARGUMENT, 0, "options.size is %zu; this library knows %zu",
-                           options->size, sizeof *options);
-    const struct caudal_clock *clock = options != NULL ? options->clock : NULL;
-    const struct caudal_allocator *allocator = options != NULL ? options->allocator : NULL;
-    if (clock != NULL && (clock->size != sizeof *clock || clock->monotonic_ns == NULL || clock->realtime_ns == NULL))
-        return cdl_problem(problem, CAUDAL_ERR_ARGUMENT, 0, "options.clock lacks its size or a function");
-    if (allocator != NULL &&
-        (allocator->size != sizeof *allocator || allocator->allocate == NULL || allocator->release == NULL))
-        return cdl_problem(problem, CAUDAL_ERR_ARGUMENT, 0, "options.allocator lacks its size or a function");
-
-    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
-        const size_t length = strlen(kinds[i].scheme);
-        if (strncmp(url, kinds[i].scheme, length) != 0)
-            continue;
-        if (url[length] != '\0' && url[length] != '?')
-            return cdl_problem(problem, CAUDAL_ERR_SYNTAX, length, "expected '?' and parameters after '%s'",
-                               kinds[i].scheme);
-        const size_t position = length + (url[length] == '?');
-        return kinds[i].open(url + position, position, clock != NULL ? clock : caudal_clock_system(),
-                             allocator != NULL ? allocator : cdl_allocator_default(), store, problem);
-    }
+    struct caudal_store_options complete;
+    const int status = complete_options(options, &complete, problem);
+    if (status != CAUDAL_OK)
+        return status;
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+        if (strncmp(url, kinds[i].scheme, strlen(kinds[i].scheme)) == 0)
+            return open_kind(kinds[i].open, url, &complete, store, problem);
     /* No more than the scheme is shown: what follows may hold a password. */
     const size_t scheme = strcspn(url, ":/@?");
     return cdl_problem(problem, CAUDAL_ERR_SYNTAX, 0,
-                       "'%.*s' is not a known kind of store: memory:", (int)(scheme < 32 ? scheme : 32), url);
+                       "'%.*s' is not a known kind of store: memory:, redis:, rediss:, unix:, redis-sentinel: or "
+                       "redis-cluster:",
+                       (int)(scheme < 32 ? scheme : 32), url);
 }
 
 void caudal_store_close(struct caudal_store *store)
@@ -75,8 +109,11 @@ int caudal_add_limit(struct caudal_store *store, const char *name, const struct 
     int status = caudal_limit_check(limit, problem);
     if (status != CAUDAL_OK)
         return status;
-    status = store->ops->add_limit(store, name, limit, id);
-    if (status != CAUDAL_OK)
+    struct caudal_problem own = {.message = ""};
+    status = store->ops->add_limit(store, name, limit, id, &own);
+    if (own.message[0] != '\0')
+        cdl_problem(problem, status, 0, "limit '%s': %s", name, own.message);
+    else if (status != CAUDAL_OK)
         cdl_problem(problem, status, 0, "limit '%s': %s", name, caudal_status_text(status));
     return status;
 }
@@ -101,8 +138,11 @@ static int set_limit(struct caudal_store *store, uint32_t id, const struct cauda
     int status = caudal_limit_check(limit, problem);
     if (status != CAUDAL_OK)
         return status;
-    status = store->ops->set_limit(store, id, limit, now);
-    if (status != CAUDAL_OK)
+    struct caudal_problem own = {.message = ""};
+    status = store->ops->set_limit(store, id, limit, now, &own);
+    if (own.message[0] != '\0')
+        cdl_problem(problem, status, 0, "limit %u: %s", id, own.message);
+    else if (status != CAUDAL_OK)
         cdl_problem(problem, status, 0, "limit %u: %s", id, caudal_status_text(status));
     return status;
 }
@@ -128,6 +168,22 @@ int caudal_set_limit_at(struct caudal_store *store, uint32_t id, const struct ca
 int caudal_remove_limit(struct caudal_store *store, uint32_t id)
 {
     return store == NULL ? CAUDAL_ERR_ARGUMENT : store->ops->remove_limit(store, id);
+}
+
+int caudal_lease_limit(struct caudal_store *store, uint32_t id, const struct caudal_lease *lease,
+                       struct caudal_problem *problem)
+{
+    if (store == NULL)
+        return cdl_problem(problem, CAUDAL_ERR_ARGUMENT, 0, "store is NULL");
+    if (store->ops->lease_limit == NULL)
+        return cdl_problem(problem, CAUDAL_ERR_UNSUPPORTED, 0,
+                           "limit %u: a store that keeps its state in this process has nothing to lease", id);
+    struct caudal_problem own = {.message = ""};
+    const int status = store->ops->lease_limit(store, id, lease, &own);
+    if (status != CAUDAL_OK)
+        cdl_problem(problem, status, 0, "limit %u: %s", id,
+                    own.message[0] != '\0' ? own.message : caudal_status_text(status));
+    return status;
 }
 
 /* ---- one key ---- */
@@ -253,8 +309,7 @@ int caudal_reset(struct caudal_store *store, uint32_t limit, const void *key, si
 
 /* ---- several ---- */
 
-/* The decision that binds: on a refusal the one that recovers last, NEVER before any wait; otherwise the one with least left. */
-static size_t binding(const struct caudal_decision *decisions, size_t count)
+size_t cdl_binding(const struct caudal_decision *decisions, size_t count)
 {
     size_t best = 0;
     for (size_t i = 1; i < count; i++) {
@@ -268,7 +323,7 @@ static size_t binding(const struct caudal_decision *decisions, size_t count)
 }
 
 /* The verdicts are ordered: what is worse is greater. */
-_Static_assert(CAUDAL_ALLOW < CAUDAL_DENY && CAUDAL_DENY < CAUDAL_NEVER, "binding() compares verdicts");
+_Static_assert(CAUDAL_ALLOW < CAUDAL_DENY && CAUDAL_DENY < CAUDAL_NEVER, "cdl_binding compares verdicts");
 
 static int decide_all(struct caudal_store *store, enum cdl_operation operation, const struct caudal_request *requests,
                       size_t count, struct cdl_instant *now, struct caudal_decision *decisions,
@@ -289,7 +344,7 @@ static int decide_all(struct caudal_store *store, enum cdl_operation operation, 
         no_verdict(overall, status);
         return status;
     }
-    const size_t index = binding(decisions, count);
+    const size_t index = cdl_binding(decisions, count);
     *overall = decisions[index];
     overall->binding = (uint32_t)index;
     return CAUDAL_OK;

@@ -42,17 +42,25 @@ static inline int64_t cdl_instant_realtime(struct cdl_instant *instant)
     return instant->realtime_ns;
 }
 
+struct cdl_call;
+struct cdl_lease_counts;
+struct cdl_store_client;
+struct cdl_loop_hooks;
+struct cdl_store_events;
+
 /* Each operation returns a status code and never changes anything when that is not CAUDAL_OK. Arguments have been checked: no
  * NULL, keys not too long, limits legal, names of a legal length. A store sets every field of a decision that has a verdict;
  * one without is cleared by the caller. */
 struct cdl_store_ops {
     void (*close)(struct caudal_store *store);
     int (*stats)(struct caudal_store *store, struct caudal_store_stats *stats);
-    int (*add_limit)(struct caudal_store *store, const char *name, const struct caudal_limit *limit, uint32_t *id);
+    /* What is wrong with a limit that is legal, but not for this store, goes to `problem` in words. */
+    int (*add_limit)(struct caudal_store *store, const char *name, const struct caudal_limit *limit, uint32_t *id,
+                     struct caudal_problem *problem);
     int (*find_limit)(struct caudal_store *store, const char *name, uint32_t *id);
     int (*get_limit)(struct caudal_store *store, uint32_t id, struct caudal_limit *limit);
-    int (*set_limit)(struct caudal_store *store, uint32_t id, const struct caudal_limit *limit,
-                     struct cdl_instant *now);
+    int (*set_limit)(struct caudal_store *store, uint32_t id, const struct caudal_limit *limit, struct cdl_instant *now,
+                     struct caudal_problem *problem);
     int (*remove_limit)(struct caudal_store *store, uint32_t id);
     /* caudal_take at the store's clock, whole: what is asked most has a way of its own, on which arguments stay in
      * registers. */
@@ -69,6 +77,15 @@ struct cdl_store_ops {
     /* As caudal_take_batch. The requests have not been checked, so that this is done on the one way through them. */
     int (*take_batch)(struct caudal_store *store, const struct caudal_request *requests, size_t count,
                       struct cdl_instant *now, struct caudal_decision *decisions);
+    /* The following are NULL in a store that answers at once. See store/call.h. */
+    struct cdl_store_client *(*open_client)(struct caudal_store *store, const struct cdl_loop_hooks *hooks);
+    const struct cdl_store_events *(*events)(const struct caudal_store *store);
+    /* Asks and waits: cdl_store_ask without a client. NULL: `decide` and `decide_all` will do. */
+    void (*ask)(struct caudal_store *store, struct cdl_call *call);
+    /* NULL in a store without leases. See store/lease/lease_store.h. */
+    int (*lease_limit)(struct caudal_store *store, uint32_t id, const struct caudal_lease *lease,
+                       struct caudal_problem *problem);
+    void (*lease_counts)(struct caudal_store *store, struct cdl_lease_counts *counts);
 };
 
 /* The head of every store. */
@@ -78,6 +95,10 @@ struct caudal_store {
     struct caudal_allocator allocator;
 };
 
+/* Which of several decisions on one request speaks for all: on a refusal the one that recovers last, CAUDAL_NEVER before any wait;
+ * otherwise the one with least left. */
+size_t cdl_binding(const struct caudal_decision *decisions, size_t count);
+
 static inline int cdl_check_request(const struct caudal_request *request)
 {
     if (request->key == NULL && request->key_length > 0)
@@ -85,9 +106,8 @@ static inline int cdl_check_request(const struct caudal_request *request)
     return request->key_length > CAUDAL_KEY_MAX ? CAUDAL_ERR_KEY : CAUDAL_OK;
 }
 
-/* Opens the memory store; `parameters` is what follows "memory:?", at `position` in the URL. */
-int cdl_memory_store_open(const char *parameters, size_t position, const struct caudal_clock *clock,
-                          const struct caudal_allocator *allocator, struct caudal_store **store,
+/* Opens the memory store. The options are complete: clock and allocator are not NULL. */
+int cdl_memory_store_open(const char *url, const struct caudal_store_options *options, struct caudal_store **store,
                           struct caudal_problem *problem);
 
 #endif

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "../support.h"
+#include "store/call.h"
 
 #define STALE UINT32_C(0x7fff1234)
 
@@ -551,6 +552,37 @@ static void a_bad_request_of_a_batch_is_the_only_one_that_fails(void **state)
     assert_int_equal(caudal_remove_limit(world.store, scratch), CAUDAL_OK);
 }
 
+/* As a client of a store that answers later does. */
+static void a_call_without_a_client_goes_by_the_callers_time_and_forgets_keys(void **state)
+{
+    (void)state;
+    const int64_t later_ns = EPOCH + 10 * SECOND;
+    const uint32_t id = world_add(&world, bucket_of(10, 1, SECOND));
+    const struct caudal_request request = {id, "key", 3, 4};
+    struct cdl_question question = cdl_question_take(10);
+    struct caudal_decision decision;
+    struct cdl_call call = {.requests = &request, .questions = &question, .decisions = &decision, .count = 1};
+    assert_true(cdl_store_ask(world.store, NULL, &call));
+    assert_int_equal(decision.remaining, 0);
+    question = cdl_question_take(4);
+    for (int together = 0; together < 2; together++) {
+        call.together = together;
+        call.now_ns = &later_ns;
+        assert_true(cdl_store_ask(world.store, NULL, &call));
+        assert_int_equal(decision.verdict, CAUDAL_ALLOW);
+    }
+    call.together = false;
+    question = (struct cdl_question){.operation = CDL_RESET};
+    assert_true(cdl_store_ask(world.store, NULL, &call));
+    assert_int_equal(call.status, CAUDAL_OK);
+    assert_int_equal(decision.verdict, CAUDAL_ALLOW);
+    assert_int_equal(left(&world, id, "key"), 10);
+    assert_int_equal(caudal_remove_limit(world.store, id), CAUDAL_OK);
+    assert_true(cdl_store_ask(world.store, NULL, &call));
+    assert_int_equal(call.status, CAUDAL_ERR_UNKNOWN);
+    assert_no_verdict(decision, CAUDAL_ERR_UNKNOWN);
+}
+
 #define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, open_world, close_world)
 
 int main(void)
@@ -580,6 +612,7 @@ int main(void)
         IN_A_WORLD(one_request_that_is_no_good_stops_all),
         IN_A_WORLD(a_batch_may_be_empty_but_not_missing),
         IN_A_WORLD(a_bad_request_of_a_batch_is_the_only_one_that_fails),
+        IN_A_WORLD(a_call_without_a_client_goes_by_the_callers_time_and_forgets_keys),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

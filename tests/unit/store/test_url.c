@@ -1,4 +1,4 @@
-/* Parameters of a store's URL, and the URLs of the memory store. */
+/* Parameters of a store's URL, the URLs of the memory store, and what is shown of a URL. */
 #include "store/url.h"
 
 #include "../support.h"
@@ -106,6 +106,98 @@ static void a_name_is_given_once(void **state)
     assert_refused("keys=1&size=2&keys=3", 14, "'keys' is given twice");
 }
 
+/* ---- what is shown ---- */
+
+static void assert_masked(const char *url, const char *want)
+{
+    char bytes[6000];
+    struct cdl_writer writer = cdl_writer_on(bytes, sizeof bytes - 1);
+    cdl_store_url_mask(url, &writer);
+    assert_false(writer.overflow);
+    bytes[writer.length] = '\0';
+    assert_string_equal(bytes, want);
+}
+
+static void a_url_is_shown_without_its_password(void **state)
+{
+    (void)state;
+    assert_masked("redis://user:pw@h:6380/3?db=1", "redis://user:***@h:6380/3?db=1");
+    assert_masked("rediss://:pw@[::1]", "rediss://***@[::1]");
+    assert_masked("rediss://:@h", "rediss://***@h");
+    assert_masked("redis://pw@h", "redis://***@h");
+    assert_masked("redis-sentinel://u:p%40w@a,b:1/name/2", "redis-sentinel://u:***@a,b:1/name/2");
+    assert_masked("redis-cluster://a%2Fb:c:d#e@a,b", "redis-cluster://a%2Fb:***@a,b");
+    assert_masked("unix://:pw@/run/x%20y?db=1", "unix://***@/run/x%20y?db=1");
+}
+
+static void what_holds_no_secret_is_shown_whole(void **state)
+{
+    (void)state;
+    static const char *const urls[] = {
+        "memory:",
+        "memory:?keys=10&wide_keys=5&log_entries=7",
+        "redis://",
+        "redis://h",
+        "redis://:1/",
+        "redis://[::1]:6379/15",
+        "unix:/run/redis.sock",
+        "unix:///run/redis.sock?db=3",
+        "redis-cluster://a,b,c?tls=yes&tls_name=x&tls_verify=no&protocol=2&prefix=p&deadline=15ms",
+        "redis-cluster://a?connect_timeout=1s&connections=2&clients=3&in_flight=4&breaker=5&wait_replicas=6",
+    };
+    for (size_t i = 0; i < COUNT_OF(urls); i++)
+        assert_masked(urls[i], urls[i]);
+}
+
+static void other_parameters_are_not_shown(void **state)
+{
+    (void)state;
+    assert_masked("redis://h?password=pw&db=1", "redis://h?db=1");
+    assert_masked("redis://h?password_file=/pw&password_env=PW&sentinel_user=pw", "redis://h");
+    assert_masked("redis://h?pw", "redis://h");
+    assert_masked("redis://h?db=1&pw&prefix=x", "redis://h?db=1&prefix=x");
+}
+
+static void nothing_of_a_malformed_url_is_shown_but_its_scheme(void **state)
+{
+    (void)state;
+    static const char *const urls[] = {
+        "redis://u:p@w@h",  "redis://u:p/w@h",  "redis://u:p?w@h", "redis://u:pw",    "redis://:pw",
+        "redis://h:6379pw", "redis://h/pw",     "redis://u:%zz@h", "redis://u:pw@h,", "redis:pw",
+        "redis:",           "redis://h?x=y@pw", "redis://h\n",
+    };
+    for (size_t i = 0; i < COUNT_OF(urls); i++)
+        assert_masked(urls[i], "redis:***");
+    assert_masked("unix:pw", "unix:***");
+    assert_masked("unix://pw/x", "unix:***");
+    assert_masked("memory:pw", "memory:***");
+    assert_masked("memory://pw", "memory:***");
+    assert_masked("", "***");
+    assert_masked("pw", "***");
+    assert_masked("redis", "***");
+    assert_masked("pw://h", "***");
+    assert_masked("http://u:pw@h", "***");
+}
+
+static void a_mask_that_does_not_fit_says_so(void **state)
+{
+    (void)state;
+    char bytes[10];
+    struct cdl_writer writer = cdl_writer_on(bytes, sizeof bytes);
+    cdl_store_url_mask("redis://u:pw@h", &writer);
+    assert_true(writer.overflow);
+}
+
+static void parameters_are_found_by_name(void **state)
+{
+    (void)state;
+    assert_true(cdl_store_url_has("redis://h?db=1&deadline=5ms", "deadline"));
+    assert_true(cdl_store_url_has("memory:?deadline", "deadline"));
+    assert_false(cdl_store_url_has("redis://h?xdeadline=5ms", "deadline"));
+    assert_false(cdl_store_url_has("redis://deadline", "deadline"));
+    assert_false(cdl_store_url_has("redis://a@b@c?deadline=1s", "deadline"));
+}
+
 /* ---- the memory store's own ---- */
 
 static void assert_opens(const char *url)
@@ -145,7 +237,7 @@ static void a_url_that_is_not_understood_is_refused_where_it_goes_wrong(void **s
     assert_does_not_open("", 0);
     assert_does_not_open("memory", 0);
     assert_does_not_open("MEMORY:", 0);
-    assert_does_not_open("redis://127.0.0.1", 0);
+    assert_does_not_open("redys://127.0.0.1", 0);
     assert_does_not_open("memory://", 7);
     assert_does_not_open("memory:keys=1", 7);
     assert_does_not_open("memory:?keys=0", 13);
@@ -166,6 +258,12 @@ int main(void)
         cmocka_unit_test(an_unknown_name_is_refused_where_it_stands),
         cmocka_unit_test(a_long_name_is_cut_in_the_message),
         cmocka_unit_test(a_name_is_given_once),
+        cmocka_unit_test(a_url_is_shown_without_its_password),
+        cmocka_unit_test(what_holds_no_secret_is_shown_whole),
+        cmocka_unit_test(other_parameters_are_not_shown),
+        cmocka_unit_test(nothing_of_a_malformed_url_is_shown_but_its_scheme),
+        cmocka_unit_test(a_mask_that_does_not_fit_says_so),
+        cmocka_unit_test(parameters_are_found_by_name),
         cmocka_unit_test(a_memory_store_opens_with_and_without_parameters),
         cmocka_unit_test(a_url_that_is_not_understood_is_refused_where_it_goes_wrong),
     };
