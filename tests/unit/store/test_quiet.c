@@ -15,7 +15,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "../support.h"
+#include "../later_store.h"
+#include "store/lease/lease_store.h"
 
 /* ---- counting ---- */
 
@@ -198,6 +199,60 @@ static void deciding_at_any_time_and_after_any_change_allocates_nothing(void **s
     world_close(&world);
 }
 
+static void no_alarm(void *context, int64_t at_ns)
+{
+    (void)context, (void)at_ns;
+}
+
+static void no_matter(struct cdl_call *call)
+{
+    (void)call;
+}
+
+/* What a loop can decide by itself, from leases and refusals that hold; what it cannot is answered aside. */
+static void deciding_from_a_lease_allocates_nothing(void **state)
+{
+    (void)state;
+    struct world world;
+    struct later_store later;
+    struct caudal_store *store;
+    static const struct cdl_loop_hooks hooks = {.alarm = no_alarm};
+    const struct caudal_lease lease = CAUDAL_LEASE_INIT;
+    const struct caudal_limit limit = bucket_of(1000, 1000, SECOND);
+    uint32_t id;
+    world_open(&world, "memory:?keys=100");
+    later_open(&later, &world);
+    const struct caudal_store_options options = {
+        .size = sizeof options, .clock = caudal_fake_clock_clock(world.clock), .allocator = cdl_allocator_default()};
+    assert_int_equal(cdl_lease_store_open(&later.head, &options, &store, NULL), CAUDAL_OK);
+    assert_int_equal(caudal_add_limit(store, "leased", &limit, &id, NULL), CAUDAL_OK);
+    assert_int_equal(caudal_lease_limit(store, id, &lease, NULL), CAUDAL_OK);
+    struct cdl_store_client *client = cdl_store_client_open(store, &hooks);
+    const struct caudal_request request = {id, "key", 3, 1};
+    const struct cdl_question question = cdl_question_take(1);
+    struct caudal_decision decision;
+    unsigned decided[CAUDAL_SOURCE_DENY_CACHE + 1] = {0};
+    for (unsigned i = 0; i < 20000; i++) {
+        struct cdl_call call = {.requests = &request, .questions = &question, .decisions = &decision, .count = 1};
+        call.done = no_matter;
+        memset(&calls, 0, sizeof calls);
+        if (cdl_store_client_try(client, &call)) {
+            assert_int_equal(calls.allocated + calls.freed + calls.mapped, 0);
+            decided[decision.source]++;
+        } else if (!cdl_store_ask(store, client, &call)) {
+            do {
+                cdl_store_client_flush(client);
+                later_answer_all(&later);
+            } while (later.count > 0);
+        }
+        world_advance(&world, 300 * MICROSECOND);
+    }
+    assert_true(decided[CAUDAL_SOURCE_LEASE] > 1000 && decided[CAUDAL_SOURCE_DENY_CACHE] > 1000);
+    cdl_store_client_close(client);
+    caudal_store_close(store);
+    world_close(&world);
+}
+
 /* ---- no system call ---- */
 
 #if defined(__x86_64__)
@@ -280,6 +335,7 @@ int main(void)
         cmocka_unit_test(the_counters_see_what_opening_allocates),
         cmocka_unit_test(deciding_allocates_nothing),
         cmocka_unit_test(deciding_at_any_time_and_after_any_change_allocates_nothing),
+        cmocka_unit_test(deciding_from_a_lease_allocates_nothing),
         cmocka_unit_test(a_system_call_is_the_end_of_the_child),
         cmocka_unit_test(deciding_makes_no_system_call),
     };
