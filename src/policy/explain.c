@@ -114,6 +114,53 @@ void cdl_explain_rate(const struct caudal_limit *limit, struct cdl_writer *words
     }
 }
 
+/* B + r·(t + ttl) with t the period, rounded down: what is admitted is whole. With strict_bound it is what the rate says. */
+static void explain_lease(const struct cdl_lease_settings *lease, const struct caudal_limit *limit,
+                          struct cdl_writer *words)
+{
+    if (limit->algorithm != CAUDAL_TOKEN_BUCKET) {
+        cdl_write_text(words, "; a lease dies with its window, so all instances together admit no more than that");
+        return;
+    }
+    const wide late = lease->strict_bound ? 0 : (wide)limit->count * (uint64_t)lease->ttl_ns / limit->period_ns;
+    cdl_writef(words, "; up to B + r*%s over all instances: ", lease->strict_bound ? "t" : "(t + ttl)");
+    cdl_writef(words, "%" PRIu64 " in ", caudal_limit_capacity(limit) + limit->count + (uint64_t)late);
+    write_period(words, limit->period_ns, "one ");
+    if (lease->strict_bound)
+        cdl_writef(words, "; at most %" PRIu64 " at once, the rest is kept back for leases",
+                   caudal_limit_capacity(limit) - cdl_lease_reserve(lease, limit));
+}
+
+static void explain_local(const struct cdl_policy *policy, const struct cdl_limit_rule *limit, struct cdl_writer *words)
+{
+    struct cdl_ratio share = limit->local_share;
+    if (share.denominator == 0)
+        share = (struct cdl_ratio){1, policy->instances};
+    cdl_write_text(words, "local: each instance counts by itself, ");
+    if (share.numerator == share.denominator)
+        cdl_write_text(words, "the whole of it");
+    else
+        cdl_writef(words, "%u/%u of it", share.numerator, share.denominator);
+    cdl_write_text(words, "; the store is never asked");
+}
+
+void cdl_explain_sharing(const struct cdl_policy *policy, uint32_t index, struct cdl_writer *words)
+{
+    const struct cdl_rate *rate = &policy->rates[index];
+    const struct cdl_limit_rule *limit = &policy->limits[rate->limit_index];
+    if (limit->sharing == CDL_SHARING_LOCAL) {
+        explain_local(policy, limit, words);
+    } else if (cdl_rate_is_leased(limit, &rate->limit)) {
+        cdl_write_text(words, "leased: busy keys spend tokens that were withdrawn within the last ");
+        write_period(words, (uint64_t)limit->lease.ttl_ns, "");
+        explain_lease(&limit->lease, &rate->limit, words);
+    } else {
+        cdl_write_text(words, "strict: every decision in the store");
+        if (limit->sharing == CDL_SHARING_LEASED && rate->limit.algorithm == CAUDAL_SLIDING_LOG)
+            cdl_write_text(words, ", for a sliding_log cannot be leased");
+    }
+}
+
 /* --------------------------------------------------------------------------------------------- one limit, one request */
 
 static const struct cdl_condition *failing_condition(struct cdl_view *view, const struct cdl_rule *rule)

@@ -9,6 +9,11 @@
 void cdl_explain_rate(const struct caudal_limit *limit, struct cdl_writer *words);
 #define CDL_EXPLAIN_RATE_MAX 320 /* bytes: always enough */
 
+/* Where a rate of the policy is counted, and what that adds to its promise: "leased: ...; up to B + r*(t + ttl) over all
+ * instances: 210 in one minute". */
+void cdl_explain_sharing(const struct cdl_policy *policy, uint32_t rate, struct cdl_writer *words);
+#define CDL_EXPLAIN_SHARING_MAX 320 /* bytes: always enough */
+
 enum cdl_account_kind {
     CDL_ACCOUNT_APPLIES,
     CDL_ACCOUNT_REFUSES, /* without asking the store: see `identified`, or the key is too long */

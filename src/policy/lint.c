@@ -110,7 +110,7 @@ static void lint_rates(const struct cdl_policy *policy, struct cdl_report *repor
     for (uint32_t i = 0; i < policy->rate_count; i++) {
         const struct cdl_rate *rate = &policy->rates[i];
         const struct cdl_limit_rule *limit = &policy->limits[rate->limit_index];
-        uint64_t capacity = caudal_limit_capacity(&rate->limit);
+        uint64_t capacity = cdl_rate_capacity(limit, &rate->limit);
         if (is_windowed(rate) && rate->limit.count > 0)
             cdl_report_warning(report, rate->place,
                                "fixed_window admits up to %" PRIu64 " across an edge of two windows; token_bucket and "
@@ -121,6 +121,30 @@ static void lint_rates(const struct cdl_policy *policy, struct cdl_report *repor
                                "a request costs %" PRIu64 " and at most %" PRIu64 " can be taken at once: every one is "
                                "refused",
                                limit->cost.standard, capacity);
+    }
+}
+
+static bool is_memory(struct cdl_slice url)
+{
+    const struct cdl_slice scheme = CDL_SLICE("memory:");
+    return url.length >= scheme.length && cdl_slice_equal(cdl_slice_head(url, scheme.length), scheme);
+}
+
+/* Where sharing can do nothing, or less than it says. */
+static void lint_sharing(const struct cdl_policy *policy, struct cdl_report *report)
+{
+    const bool in_memory = is_memory(policy->store.url);
+    for (uint32_t i = 0; i < policy->rate_count; i++) {
+        const struct cdl_rate *rate = &policy->rates[i];
+        const struct cdl_limit_rule *limit = &policy->limits[rate->limit_index];
+        if (limit->sharing != CDL_SHARING_LEASED)
+            continue;
+        if (rate->limit.algorithm == CAUDAL_SLIDING_LOG)
+            cdl_report_warning(report, rate->place,
+                               "a sliding_log cannot be leased and stays strict: every decision in the store");
+        if (in_memory && rate->override_index == CDL_NONE)
+            cdl_report_warning(report, limit->place,
+                               "'sharing: leased' changes nothing with the store memory: it is asked at memory speed");
     }
 }
 
@@ -180,6 +204,7 @@ void cdl_lint(const struct cdl_policy *policy, struct cdl_report *report)
 {
     lint_keys(policy, report);
     lint_rates(policy, report);
+    lint_sharing(policy, report);
     lint_probes(policy, report);
     lint_exemptions(policy, report);
 }

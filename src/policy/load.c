@@ -33,9 +33,9 @@ static const struct cdl_shape root_shape = CDL_SHAPE("the policy", root_settings
 void cdl_policy_each_key(void (*call)(void *context, const char *map, const char *key), void *context)
 {
     static const struct cdl_shape *const shapes[] = {
-        &root_shape,         &cdl_identity_shape, &cdl_client_shape, &cdl_limit_shape,
-        &cdl_cost_shape,     &cdl_override_shape, &cdl_listen_shape, &cdl_tls_shape,
-        &cdl_timeouts_shape, &cdl_caps_shape,     &cdl_store_shape,  &cdl_log_shape,
+        &root_shape,         &cdl_identity_shape, &cdl_client_shape, &cdl_limit_shape, &cdl_cost_shape,
+        &cdl_override_shape, &cdl_lease_shape,    &cdl_listen_shape, &cdl_tls_shape,   &cdl_timeouts_shape,
+        &cdl_caps_shape,     &cdl_store_shape,    &cdl_log_shape,
     };
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
         for (size_t j = 0; j < shapes[i]->count; j++)

@@ -4,8 +4,8 @@
 
 #include "policy/read.h"
 
-extern const struct cdl_shape cdl_identity_shape, cdl_client_shape;                /* load_identity.c */
-extern const struct cdl_shape cdl_limit_shape, cdl_cost_shape, cdl_override_shape; /* load_limits.c */
+extern const struct cdl_shape cdl_identity_shape, cdl_client_shape; /* load_identity.c */
+extern const struct cdl_shape cdl_limit_shape, cdl_cost_shape, cdl_override_shape, cdl_lease_shape; /* load_limits.c */
 extern const struct cdl_shape cdl_listen_shape, cdl_tls_shape, cdl_timeouts_shape, cdl_caps_shape, cdl_store_shape,
     cdl_log_shape; /* load_server.c */
 

@@ -12,7 +12,7 @@
 
 struct draft {
     const struct cdl_yaml_node *name, *when, *per, *if_missing, *rate, *burst, *cost, *overrides;
-    const struct cdl_yaml_node *local_share;
+    const struct cdl_yaml_node *local_share, *lease;
     struct cdl_limit_rule rule;
 };
 
@@ -28,6 +28,8 @@ static const struct cdl_setting limit_settings[] = {
     {"on_store_failure", cdl_read_word, offsetof(struct draft, rule.on_store_failure),
      CDL_WORDS("allow", "deny", "local")},
     {"local_share", cdl_read_node, offsetof(struct draft, local_share), NULL},
+    {"sharing", cdl_read_word, offsetof(struct draft, rule.sharing), CDL_WORDS("strict", "leased", "local")},
+    {"lease", cdl_read_node, offsetof(struct draft, lease), NULL},
     {"mode", cdl_read_word, offsetof(struct draft, rule.mode), CDL_WORDS("enforce", "shadow", "off")},
     {"jitter", cdl_read_duration, offsetof(struct draft, rule.jitter_ns), &(const struct cdl_bounds){0, 3600 * SECOND}},
 };
@@ -56,6 +58,20 @@ static const struct cdl_setting cost_settings[] = {
     {"max", cdl_read_u64, offsetof(struct cost_draft, max), &(const struct cdl_bounds){1, COST_MAX}},
 };
 const struct cdl_shape cdl_cost_shape = CDL_SHAPE("cost", cost_settings);
+
+struct lease_draft {
+    int64_t ttl_ns;
+    struct cdl_ratio max_share;
+    unsigned strict_bound;
+};
+
+static const struct cdl_setting lease_settings[] = {
+    {"ttl", cdl_read_duration, offsetof(struct lease_draft, ttl_ns),
+     &(const struct cdl_bounds){SECOND / 1000, 10 * SECOND}},
+    {"max_share", cdl_read_ratio, offsetof(struct lease_draft, max_share), NULL},
+    {"strict_bound", cdl_read_word, offsetof(struct lease_draft, strict_bound), CDL_WORDS("false", "true")},
+};
+const struct cdl_shape cdl_lease_shape = CDL_SHAPE("lease", lease_settings);
 
 /* What is built while all limits are read. */
 struct limits {
@@ -484,9 +500,42 @@ static void read_share(struct cdl_loader *loader, const struct cdl_yaml_node *no
 {
     static const struct cdl_setting setting = {"local_share", NULL, 0, NULL};
     cdl_read_ratio(loader, node, &setting, &rule->local_share);
-    if (rule->on_store_failure != CDL_FAILURE_LOCAL)
+    if (rule->on_store_failure != CDL_FAILURE_LOCAL && rule->sharing != CDL_SHARING_LOCAL)
         cdl_report_error(loader->report, node->place,
-                         "'local_share' has a meaning only with 'on_store_failure: local'");
+                         "'local_share' has a meaning only with 'on_store_failure: local' or 'sharing: local'");
+}
+
+/* ---------------------------------------------------------------------------------------------------------- leases */
+
+static const struct lease_draft usual_lease = {.ttl_ns = SECOND / 10, .max_share = {1, 2}, .strict_bound = 0};
+
+static void read_lease(struct cdl_loader *loader, const struct cdl_yaml_node *node, struct cdl_limit_rule *rule)
+{
+    struct lease_draft draft = usual_lease;
+    if (node != NULL)
+        cdl_read_map(loader, node, &cdl_lease_shape, &draft);
+    const uint64_t per_mille = UINT64_C(1000) * draft.max_share.numerator / draft.max_share.denominator;
+    if (node != NULL && rule->sharing != CDL_SHARING_LEASED)
+        cdl_report_error(loader->report, node->place, "'lease' has a meaning only with 'sharing: leased'");
+    if (node != NULL && per_mille == 0)
+        cdl_report_error(loader->report, node->place, "'max_share': %u/%u is less than 1/1000",
+                         draft.max_share.numerator, draft.max_share.denominator);
+    rule->lease = (struct cdl_lease_settings){draft.ttl_ns, (uint32_t)per_mille, draft.strict_bound != 0};
+}
+
+/* With strict_bound something has to be left in the store, of the limit's own rate and of each override's. */
+static void check_reserves(struct limits *limits, const struct cdl_limit_rule *rule)
+{
+    for (uint32_t i = rule->rate; i < limits->rate_count; i++) {
+        const struct cdl_rate *rate = &limits->rates[i];
+        if (!cdl_rate_is_leased(rule, &rate->limit) || cdl_rate_capacity(rule, &rate->limit) > 0 ||
+            caudal_limit_capacity(&rate->limit) == 0)
+            continue;
+        cdl_report_error(limits->loader->report, rate->place,
+                         "'strict_bound' leaves nothing to spend: of a burst of %" PRIu64 ", %" PRIu64
+                         " come in within the lease's ttl and stay out of the store; raise 'burst' or lower 'ttl'",
+                         caudal_limit_capacity(&rate->limit), cdl_lease_reserve(&rule->lease, &rate->limit));
+    }
 }
 
 /* What needs nothing of the others first, then what does. */
@@ -517,9 +566,11 @@ static void read_keys(struct limits *limits, const struct draft *draft, struct c
     read_cost(loader, draft->cost, &rule->cost);
     if (draft->local_share != NULL)
         read_share(loader, draft->local_share, rule);
+    read_lease(loader, draft->lease, rule);
     assign_shape(limits, rule, index);
     if (draft->overrides != NULL)
         read_overrides(limits, draft->overrides, rule, index);
+    check_reserves(limits, rule);
 }
 
 static void read_limit(struct limits *limits, const struct cdl_yaml_node *node, uint32_t index)

@@ -175,7 +175,7 @@ static void set_defaults(struct cdl_policy *policy)
         .header_bytes_max = 16 * KIB,
         .body_bytes_max = 64 * KIB,
     };
-    policy->store = (struct cdl_store_settings){.url = CDL_SLICE("memory:"), .deadline_ns = 15 * MS};
+    policy->store = (struct cdl_store_settings){.url = CDL_SLICE("memory:")};
     policy->log = (struct cdl_log_settings){.format = CDL_LOG_AS_JSON, .level = CDL_LOG_INFO, .denied = {0, 1}};
 }
 

@@ -102,6 +102,13 @@ enum cdl_on_failure {
     CDL_FAILURE_LOCAL, /* the limit's share in this process's memory */
 };
 
+/* Where a limit is counted, when several servers share the store. */
+enum cdl_sharing {
+    CDL_SHARING_STRICT, /* every decision in the store */
+    CDL_SHARING_LEASED, /* busy keys by tokens withdrawn from the store before: see store/lease/ */
+    CDL_SHARING_LOCAL,  /* this instance's share, in this process's memory: the store is never asked */
+};
+
 enum cdl_mode {
     CDL_MODE_ENFORCE,
     CDL_MODE_SHADOW, /* decided, counted and logged, but never refuses */
@@ -111,6 +118,13 @@ enum cdl_mode {
 /* A part of a whole: numerator / denominator, both > 0 and at most 1 together; 0/0: not given; 0/1: nothing. */
 struct cdl_ratio {
     uint32_t numerator, denominator;
+};
+
+/* Of a leased limit. */
+struct cdl_lease_settings {
+    int64_t ttl_ns;           /* how long withdrawn tokens may be spent */
+    uint32_t share_per_mille; /* the most of what the store has that is withdrawn at once */
+    bool strict_bound;        /* the store holds less by what may be withdrawn, so that the sum is what the rate says */
 };
 
 /* What a request costs, in tokens. `header` where there is one; else what the caller says; else `standard`. */
@@ -148,7 +162,9 @@ struct cdl_limit_rule {
     const uint32_t *pattern_overrides; /* the others, in the order of the file */
     uint32_t pattern_override_count;
     enum cdl_on_failure on_store_failure;
-    struct cdl_ratio local_share; /* 0/0: one part in `instances` */
+    enum cdl_sharing sharing;
+    struct cdl_lease_settings lease; /* the defaults, when it is not leased */
+    struct cdl_ratio local_share;    /* 0/0: one part in `instances` */
     enum cdl_mode mode;
     int64_t jitter_ns; /* at most so much is added to Retry-After */
     struct cdl_place place;
@@ -162,6 +178,15 @@ struct cdl_rate {
     uint32_t override_index; /* CDL_NONE: the limit's own */
     struct cdl_place place;
 };
+
+/* Whether a rate of this limit is decided by leases. A log would have to know when each token was spent, so it stays strict. */
+bool cdl_rate_is_leased(const struct cdl_limit_rule *limit, const struct caudal_limit *rate);
+
+/* The tokens of a bucket that strict_bound keeps out of the store: as many as come in while a lease lives, rounded up. */
+uint64_t cdl_lease_reserve(const struct cdl_lease_settings *lease, const struct caudal_limit *rate);
+
+/* The most that one request can get at once: the capacity, less what strict_bound keeps out of the store. */
+uint64_t cdl_rate_capacity(const struct cdl_limit_rule *limit, const struct caudal_limit *rate);
 
 /* ---------------------------------------------------------------------------------------------------------- server */
 
@@ -187,7 +212,7 @@ struct cdl_listen_settings {
 
 struct cdl_store_settings {
     struct cdl_slice url;
-    int64_t deadline_ns; /* of one decision, where the store is elsewhere */
+    int64_t deadline_ns; /* of one decision, where the store is elsewhere; 0: what the URL says, or the store's own */
 };
 
 enum cdl_log_identities {

@@ -144,12 +144,51 @@ static void C104_reasons_in_words(void **state)
                         "refuses: the request has two different values of header.x-two");
 }
 
+static void what_sharing_promises_in_words(void **state)
+{
+    (void)state;
+    static const char *const words[] = {
+        "strict: every decision in the store",
+        "leased: busy keys spend tokens that were withdrawn within the last 100 milliseconds; up to B + r*(t + ttl) "
+        "over "
+        "all instances: 2100 in one second",
+        "leased: busy keys spend tokens that were withdrawn within the last second; up to B + r*t over all instances: "
+        "1600 in one minute; at most 990 at once, the rest is kept back for leases",
+        "leased: busy keys spend tokens that were withdrawn within the last 100 milliseconds; a lease dies with its "
+        "window, so all instances together admit no more than that",
+        "strict: every decision in the store, for a sliding_log cannot be leased",
+        "local: each instance counts by itself, 1/3 of it; the store is never asked",
+        "local: each instance counts by itself, the whole of it; the store is never asked",
+    };
+    const char *text =
+        "limits:\n"
+        "- {name: a, rate: 1/s}\n"
+        "- {name: b, rate: 1000/s, sharing: leased}\n"
+        "- {name: c, rate: 600/minute, burst: 1000, sharing: leased, lease: {ttl: 1s, strict_bound: true}}\n"
+        "- {name: d, rate: 5/s fixed_window, sharing: leased}\n"
+        "- {name: e, rate: 5/s sliding_log, sharing: leased}\n"
+        "- {name: f, rate: 5/s, sharing: local}\n"
+        "- {name: g, rate: 5/s, sharing: local, local_share: all}\n"
+        "instances: 3\n"
+        "store: redis://h\n";
+    struct cdl_policy *policy = cdl_policy_load_text("p", cdl_slice_of(text), NULL, &report);
+    assert_non_null(policy);
+    for (uint32_t i = 0; i < COUNT_OF(words); i++) {
+        char line[CDL_EXPLAIN_SHARING_MAX + 1];
+        struct cdl_writer writer = cdl_writer_on(line, CDL_EXPLAIN_SHARING_MAX);
+        cdl_explain_sharing(policy, i, &writer);
+        assert_false(writer.overflow);
+        line[writer.length] = '\0';
+        assert_string_equal(line, words[i]);
+    }
+    cdl_policy_free(policy);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(promises_in_words),
-        cmocka_unit_test(the_bound_in_words_is_what_a_store_admits),
-        cmocka_unit_test(any_legal_bucket_has_words),
+        cmocka_unit_test(promises_in_words),          cmocka_unit_test(the_bound_in_words_is_what_a_store_admits),
+        cmocka_unit_test(any_legal_bucket_has_words), cmocka_unit_test(what_sharing_promises_in_words),
         cmocka_unit_test(C104_reasons_in_words),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

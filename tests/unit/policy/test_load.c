@@ -276,7 +276,8 @@ static void costs_and_overrides(void **state)
         {"limits: [{name: a, rate: 1/s, overrides: [{match: {x: 1}, rate: 1/s}]}]\n",
          "p:1:42: 'overrides' go by the value of 'per', and this limit has none\n"},
         {LIMIT("on_store_failure: open"), "p:1:57: 'on_store_failure': expected allow, deny or local, found 'open'\n"},
-        {LIMIT("local_share: 1/2"), "p:1:52: 'local_share' has a meaning only with 'on_store_failure: local'\n"},
+        {LIMIT("local_share: 1/2"), "p:1:52: 'local_share' has a meaning only with 'on_store_failure: local' or "
+                                    "'sharing: local'\n"},
         {LIMIT("on_store_failure: local, local_share: 0"),
          "p:1:77: 'local_share': expected a part above 0 and at most 1, as in 1/4, 25% or 0.25, found '0'\n"},
         {LIMIT("mode: dry-run"), "p:1:45: 'mode': expected enforce, shadow or off, found 'dry-run'\n"},
@@ -284,6 +285,66 @@ static void costs_and_overrides(void **state)
         {LIMIT("jitter: 2h"), "p:1:47: 'jitter': '2h' is not from 0 to 1h\n"},
     };
     CHECK_BAD(cases);
+}
+
+static void sharing(void **state)
+{
+    (void)state;
+    static const struct bad cases[] = {
+        {LIMIT("sharing: lease"), "p:1:48: 'sharing': expected strict, leased or local, found 'lease'\n"},
+        {LIMIT("lease: {ttl: 1s}"), "p:1:46: 'lease' has a meaning only with 'sharing: leased'\n"},
+        {LIMIT("sharing: local, lease: {ttl: 1s}"), "p:1:62: 'lease' has a meaning only with 'sharing: leased'\n"},
+        {LIMIT("sharing: leased, lease: 1s"), "p:1:63: 'lease': expected a map with keys such as 'ttl', found '1s'\n"},
+        {LIMIT("sharing: leased, lease: {time: 1s}"),
+         "p:1:64: unknown key 'time' in lease; expected ttl, max_share, strict_bound\n"},
+        {LIMIT("sharing: leased, lease: {ttl: 999us}"), "p:1:69: 'ttl': '999us' is not from 1ms to 10s\n"},
+        {LIMIT("sharing: leased, lease: {ttl: 10001ms}"), "p:1:69: 'ttl': '10001ms' is not from 1ms to 10s\n"},
+        {LIMIT("sharing: leased, lease: {max_share: 0}"),
+         "p:1:75: 'max_share': expected a part above 0 and at most 1, as in 1/4, 25% or 0.25, found '0'\n"},
+        {LIMIT("sharing: leased, lease: {max_share: 1/1001}"), "p:1:63: 'max_share': 1/1001 is less than 1/1000\n"},
+        {LIMIT("sharing: leased, lease: {strict_bound: yes}"),
+         "p:1:78: 'strict_bound': expected false or true, found 'yes'\n"},
+        {LIMIT("sharing: leased, lease: {strict_bound: true, ttl: 1s}"),
+         "p:1:26: 'strict_bound' leaves nothing to spend: of a burst of 9, 9 come in within the lease's ttl and stay "
+         "out "
+         "of the store; raise 'burst' or lower 'ttl'\n"},
+        {LIMIT("sharing: leased, lease: {strict_bound: true}, overrides: [{match: {x: 1}, rate: 9/s, burst: 1}]"),
+         "p:1:97: 'strict_bound' leaves nothing to spend: of a burst of 1, 1 come in within the lease's ttl and stay "
+         "out "
+         "of the store; raise 'burst' or lower 'ttl'\n"},
+    };
+    CHECK_BAD(cases);
+}
+
+static void leases_come_out_as_they_are_written(void **state)
+{
+    (void)state;
+    struct cdl_policy *policy = load_good("limits:\n"
+                                          "- {name: a, rate: 9/s, burst: 3, sharing: leased, lease: {ttl: 250ms, "
+                                          "max_share: 0.1255, strict_bound: false}}\n"
+                                          "- {name: b, rate: 95/s, sharing: leased, lease: {strict_bound: true}}\n"
+                                          "- {name: c, rate: 95/s fixed_window, sharing: leased, lease: {ttl: 10s, "
+                                          "strict_bound: true}}\n"
+                                          "- {name: d, rate: 9/s sliding_log, sharing: leased}\n"
+                                          "- {name: e, rate: 9/s, sharing: local, local_share: 1/4}\n"
+                                          "- {name: f, rate: 9/s}\n"
+                                          "store: redis://h\n");
+    const struct cdl_limit_rule *limits = policy->limits;
+    const struct cdl_rate *rates = policy->rates;
+    assert_int_equal(limits[0].lease.ttl_ns, 250000000);
+    assert_int_equal(limits[0].lease.share_per_mille, 125);
+    assert_false(limits[0].lease.strict_bound);
+    assert_int_equal(cdl_rate_capacity(&limits[0], &rates[0].limit), 3);
+    assert_int_equal(limits[1].lease.ttl_ns, 100000000);
+    assert_int_equal(limits[1].lease.share_per_mille, 500);
+    assert_int_equal(cdl_lease_reserve(&limits[1].lease, &rates[1].limit), 10); /* 9.5, rounded up */
+    assert_int_equal(cdl_rate_capacity(&limits[1], &rates[1].limit), 85);
+    assert_int_equal(cdl_rate_capacity(&limits[2], &rates[2].limit), 95);
+    for (uint32_t i = 0; i < policy->limit_count; i++)
+        assert_int_equal(cdl_rate_is_leased(&limits[i], &rates[i].limit), i < 3);
+    assert_int_equal(limits[4].sharing, CDL_SHARING_LOCAL);
+    assert_int_equal(limits[5].sharing, CDL_SHARING_STRICT);
+    cdl_policy_free(policy);
 }
 
 static void server_settings(void **state)
@@ -360,6 +421,13 @@ static void C91_warnings(void **state)
          "not\n"},
         {PROBES "limits:\n- {name: a, rate: 5/s, cost: 6}\n",
          "p:3:19: warning: a request costs 6 and at most 5 can be taken at once: every one is refused\n"},
+        {PROBES "store: redis://h\nlimits:\n- {name: a, rate: 5/s sliding_log, sharing: leased}\n",
+         "p:4:19: warning: a sliding_log cannot be leased and stays strict: every decision in the store\n"},
+        {PROBES "limits:\n- {name: a, rate: 5/s, sharing: leased}\n- {name: b, rate: 5/s, sharing: local}\n",
+         "p:3:10: warning: 'sharing: leased' changes nothing with the store memory: it is asked at memory speed\n"},
+        {PROBES
+         "store: redis://h\nlimits:\n- {name: a, rate: 50/s, sharing: leased, lease: {strict_bound: true}, cost: 46}\n",
+         "p:4:19: warning: a request costs 46 and at most 45 can be taken at once: every one is refused\n"},
         {"exempt: [{path: /healthz}, {header.x-skip: s3cret, path: /x}, {header.x: y, client_ip: 10.0.0.0/8}]\n" LIMITS,
          "p:1:28: warning: any client that sends this is exempt; add client_ip, or make it an override\n"},
         {PROBES "identity: {client_ip: {trusted_proxies: ['::/0']}}\n" LIMITS,
@@ -548,7 +616,8 @@ static void the_manual_states_the_defaults(void **state)
     assert_int_equal(said->listen.connections_max, real->listen.connections_max);
     assert_int_equal(said->listen.header_bytes_max, real->listen.header_bytes_max);
     assert_int_equal(said->listen.body_bytes_max, real->listen.body_bytes_max);
-    assert_int_equal(said->store.deadline_ns, real->store.deadline_ns);
+    assert_int_equal(said->store.deadline_ns, 15 * MILLISECOND);
+    assert_int_equal(real->store.deadline_ns, 0); /* the URL's, or the store's: the same 15 ms */
     assert_int_equal(said->log.format, real->log.format);
     assert_int_equal(said->log.level, real->log.level);
     assert_int_equal(said->log.identities, real->log.identities);
@@ -592,6 +661,8 @@ int main(void)
         cmocka_unit_test(identities),
         cmocka_unit_test(conditions),
         cmocka_unit_test(costs_and_overrides),
+        cmocka_unit_test(sharing),
+        cmocka_unit_test(leases_come_out_as_they_are_written),
         cmocka_unit_test(server_settings),
         cmocka_unit_test(says_all_at_once_and_counts_beyond),
         cmocka_unit_test(C91_warnings),
