@@ -7,7 +7,8 @@
 
 static char scratch[CDL_MATCH_SCRATCH_BYTES];
 static struct cdl_report report;
-static struct cdl_answer answer; /* large; of the last request */
+static struct cdl_asker asker = {.scratch = scratch};
+static const struct cdl_answer *const answer = &asker.answer; /* to the last request */
 
 /* ---- a limiter over a store ---- */
 
@@ -53,8 +54,7 @@ static void apply(struct bed *bed, const char *text)
 /* ---- requests ---- */
 
 /* One of a client, with a user if that is not NULL. */
-static void ask_about(const struct cdl_live_policy *live, const char *client, const char *user, uint64_t cost,
-                      bool spend)
+static void ask_about(struct cdl_live_policy *live, const char *client, const char *user, uint64_t cost, bool spend)
 {
     struct cdl_field header = {CDL_SLICE("x-user"), user == NULL ? CDL_SLICE("") : cdl_slice_of(user)};
     struct cdl_request request = {.method = CDL_SLICE("GET"),
@@ -63,10 +63,7 @@ static void ask_about(const struct cdl_live_policy *live, const char *client, co
                                   .headers = &header,
                                   .header_count = user != NULL};
     assert_true(cdl_address_parse(cdl_slice_of(client), &request.client));
-    if (spend)
-        cdl_limiter_take(live, &request, cost, scratch, &answer);
-    else
-        cdl_limiter_peek(live, &request, cost, scratch, &answer);
+    assert_null(cdl_limiter_ask(&asker, live, &request, spend ? CDL_ASK_TAKE : CDL_ASK_PEEK, cost));
 }
 
 static enum cdl_answer_kind ask(struct bed *bed, const char *client, const char *user)
@@ -74,7 +71,7 @@ static enum cdl_answer_kind ask(struct bed *bed, const char *client, const char 
     struct cdl_live_policy *live = cdl_limiter_acquire(bed->limiter);
     ask_about(live, client, user, CDL_COST_UNSAID, true);
     cdl_limiter_release(live);
-    return answer.kind;
+    return answer->kind;
 }
 
 static enum cdl_answer_kind look(struct bed *bed, const char *client, const char *user)
@@ -82,7 +79,7 @@ static enum cdl_answer_kind look(struct bed *bed, const char *client, const char
     struct cdl_live_policy *live = cdl_limiter_acquire(bed->limiter);
     ask_about(live, client, user, CDL_COST_UNSAID, false);
     cdl_limiter_release(live);
-    return answer.kind;
+    return answer->kind;
 }
 
 /* How many of `most` requests pass. */
@@ -94,14 +91,28 @@ static unsigned admitted(struct bed *bed, const char *client, unsigned most)
     return count;
 }
 
-static int by_name(struct bed *bed, enum cdl_named_operation operation, const char *limit, const char *value,
-                   uint64_t cost, struct caudal_decision *decision)
+enum named {
+    NAMED_TAKE = CDL_ASK_TAKE,
+    NAMED_PEEK = CDL_ASK_PEEK,
+    NAMED_REFUND = CDL_ASK_REFUND,
+    NAMED_RESET,
+};
+
+static int by_name(struct bed *bed, enum named operation, const char *limit, const char *value, uint64_t cost,
+                   struct caudal_decision *decision)
 {
     const struct cdl_slice values[] = {value == NULL ? CDL_SLICE("") : cdl_slice_of(value)};
     struct cdl_live_policy *live = cdl_limiter_acquire(bed->limiter);
     const struct cdl_named_key key = {cdl_policy_find(live->policy, cdl_slice_of(limit)), values, value != NULL};
     assert_int_not_equal(key.limit, CDL_NONE);
-    const int status = cdl_limiter_named(live, &key, operation, cost, scratch, decision);
+    int status;
+    if (operation == NAMED_RESET) {
+        status = cdl_limiter_inspect(live, &key, true, scratch, decision);
+    } else {
+        assert_null(cdl_limiter_ask_named(&asker, live, &key, (enum cdl_ask)operation, cost));
+        *decision = answer->overall;
+        status = decision->status;
+    }
     cdl_limiter_release(live);
     return status;
 }
@@ -109,7 +120,7 @@ static int by_name(struct bed *bed, enum cdl_named_operation operation, const ch
 static uint64_t left_of(struct bed *bed, const char *limit, const char *value)
 {
     struct caudal_decision decision;
-    assert_int_equal(by_name(bed, CDL_NAMED_PEEK, limit, value, 0, &decision), CAUDAL_OK);
+    assert_int_equal(by_name(bed, NAMED_PEEK, limit, value, 0, &decision), CAUDAL_OK);
     return decision.remaining;
 }
 
@@ -123,13 +134,13 @@ static void the_limit_with_the_least_left_speaks(void **state)
     struct bed *bed = *state;
     apply(bed, "limits:\n  - " CLIENT "\n  - " ALL "\n");
     assert_int_equal(ask(bed, "192.0.2.1", NULL), CDL_ANSWER_ALLOWED);
-    assert_int_equal(answer.binding, 0);
-    assert_int_equal(answer.overall.remaining, 2);
-    assert_int_equal(answer.decisions[1].remaining, 4);
+    assert_int_equal(answer->binding, 0);
+    assert_int_equal(answer->overall.remaining, 2);
+    assert_int_equal(answer->decisions[1].remaining, 4);
     assert_int_equal(admitted(bed, "192.0.2.2", 2), 2);
     assert_int_equal(admitted(bed, "192.0.2.3", 1), 1);
-    assert_int_equal(answer.binding, 1);
-    assert_int_equal(answer.overall.remaining, 1);
+    assert_int_equal(answer->binding, 1);
+    assert_int_equal(answer->overall.remaining, 1);
 }
 
 static void a_refused_request_spends_nothing_from_any_limit(void **state)
@@ -137,13 +148,13 @@ static void a_refused_request_spends_nothing_from_any_limit(void **state)
     struct bed *bed = *state;
     apply(bed, "limits:\n  - " CLIENT "\n  - " ALL "\n");
     assert_int_equal(admitted(bed, "192.0.2.1", 10), 3);
-    assert_int_equal(answer.kind, CDL_ANSWER_REFUSED);
-    assert_int_equal(answer.binding, 0);
-    assert_int_equal(answer.overall.verdict, CAUDAL_DENY);
-    assert_int_equal(answer.overall.retry_after_ns, HOUR / 3);
+    assert_int_equal(answer->kind, CDL_ANSWER_REFUSED);
+    assert_int_equal(answer->binding, 0);
+    assert_int_equal(answer->overall.verdict, CAUDAL_DENY);
+    assert_int_equal(answer->overall.retry_after_ns, HOUR / 3);
     assert_int_equal(left_of(bed, "all", NULL), 2);
     assert_int_equal(admitted(bed, "192.0.2.2", 10), 2);
-    assert_int_equal(answer.binding, 1);
+    assert_int_equal(answer->binding, 1);
     assert_int_equal(left_of(bed, "client", "192.0.2.2"), 1);
 }
 
@@ -153,7 +164,7 @@ static void looking_says_what_a_take_would_and_spends_nothing(void **state)
     apply(bed, "limits:\n  - " CLIENT "\n");
     for (int i = 0; i < 10; i++) {
         assert_int_equal(look(bed, "192.0.2.1", NULL), CDL_ANSWER_ALLOWED);
-        assert_int_equal(answer.overall.remaining, 2);
+        assert_int_equal(answer->overall.remaining, 2);
     }
     assert_int_equal(admitted(bed, "192.0.2.1", 10), 3);
     assert_int_equal(look(bed, "192.0.2.1", NULL), CDL_ANSWER_REFUSED);
@@ -165,13 +176,13 @@ static void what_is_exempt_or_matches_nothing_asks_nobody(void **state)
     apply(bed, "exempt:\n  - {client_ip: 192.0.2.0/24}\nlimits:\n"
                "  - {name: posts, when: {method: POST}, rate: 1/hour}\n  - " ALL "\n");
     assert_int_equal(admitted(bed, "192.0.2.1", 10), 10);
-    assert_int_equal(answer.plan.outcome, CDL_OUTCOME_EXEMPT);
-    assert_int_equal(answer.binding, CDL_NONE);
+    assert_int_equal(answer->plan.outcome, CDL_OUTCOME_EXEMPT);
+    assert_int_equal(answer->binding, CDL_NONE);
     assert_int_equal(admitted(bed, "198.51.100.1", 10), 5);
     apply(bed, "limits:\n  - {name: posts, when: {method: POST}, rate: 1/hour}\n");
     assert_int_equal(admitted(bed, "198.51.100.1", 10), 10);
-    assert_int_equal(answer.binding, CDL_NONE);
-    assert_int_equal(answer.plan.count, 0);
+    assert_int_equal(answer->binding, CDL_NONE);
+    assert_int_equal(answer->plan.count, 0);
 }
 
 static void a_missing_identity_is_answered_as_the_limit_chose(void **state)
@@ -179,11 +190,11 @@ static void a_missing_identity_is_answered_as_the_limit_chose(void **state)
     struct bed *bed = *state;
     apply(bed, "limits:\n  - {name: u, per: [header.x-user], if_missing: deny, rate: 1/hour}\n  - " ALL "\n");
     assert_int_equal(ask(bed, "192.0.2.1", NULL), CDL_ANSWER_REFUSED);
-    assert_int_equal(answer.plan.outcome, CDL_OUTCOME_MISSING);
-    assert_int_equal(answer.overall.verdict, CAUDAL_NEVER);
-    assert_int_equal(answer.overall.retry_after_ns, -1);
-    assert_int_equal(answer.binding, CDL_NONE);
-    assert_int_equal(answer.plan.count, 0);
+    assert_int_equal(answer->plan.outcome, CDL_OUTCOME_MISSING);
+    assert_int_equal(answer->overall.verdict, CAUDAL_NEVER);
+    assert_int_equal(answer->overall.retry_after_ns, -1);
+    assert_int_equal(answer->binding, CDL_NONE);
+    assert_int_equal(answer->plan.count, 0);
     assert_int_equal(left_of(bed, "all", NULL), 5); /* nobody was charged */
     apply(bed, "limits:\n  - {name: u, per: [header.x-user], if_missing: skip, rate: 1/hour}\n  - " ALL "\n");
     assert_int_equal(admitted(bed, "192.0.2.1", 9), 5);
@@ -200,18 +211,18 @@ static void a_limit_in_shadow_counts_what_passes_and_refuses_nothing(void **stat
     unsigned refusals = 0;
     for (int i = 0; i < 5; i++) {
         assert_int_equal(ask(bed, "192.0.2.1", NULL), CDL_ANSWER_ALLOWED);
-        assert_int_equal(answer.plan.count, 2);
-        refusals += answer.shadow_refusals;
+        assert_int_equal(answer->plan.count, 2);
+        refusals += answer->shadow_refusals;
     }
     assert_int_equal(refusals, 3);
-    assert_int_equal(answer.binding, 1);
+    assert_int_equal(answer->binding, 1);
     world_advance(&bed->world, HOUR); /* both are full again */
     assert_int_equal(admitted(bed, "192.0.2.1", 1), 1);
     assert_int_equal(left_of(bed, "tight", NULL), 1);
     struct caudal_decision decision;
-    assert_int_equal(by_name(bed, CDL_NAMED_TAKE, "all", NULL, 4, &decision), CAUDAL_OK);
+    assert_int_equal(by_name(bed, NAMED_TAKE, "all", NULL, 4, &decision), CAUDAL_OK);
     assert_int_equal(ask(bed, "192.0.2.1", NULL), CDL_ANSWER_REFUSED);
-    assert_int_equal(answer.shadow_refusals, 0);
+    assert_int_equal(answer->shadow_refusals, 0);
     assert_int_equal(left_of(bed, "tight", NULL), 1); /* a refused request spends nothing there either */
 }
 
@@ -227,7 +238,7 @@ static void an_override_has_its_own_rate(void **state)
     }
     assert_int_equal(plain, 1);
     assert_int_equal(partner, 3);
-    assert_int_equal(answer.overall.capacity, 3);
+    assert_int_equal(answer->overall.capacity, 3);
     assert_int_equal(left_of(bed, "u", "partner-2"), 3);
     assert_int_equal(left_of(bed, "u", "alice"), 1);
 }
@@ -237,11 +248,11 @@ static void a_cost_is_what_the_caller_says_within_the_limits_of_the_policy(void 
     struct bed *bed = *state;
     apply(bed, "limits:\n  - {name: a, rate: 100/hour, cost: {header: x-user, default: 2, max: 50}}\n");
     assert_int_equal(ask(bed, "192.0.2.1", NULL), CDL_ANSWER_ALLOWED);
-    assert_int_equal(answer.overall.granted, 2);
+    assert_int_equal(answer->overall.granted, 2);
     assert_int_equal(ask(bed, "192.0.2.1", "7"), CDL_ANSWER_ALLOWED);
-    assert_int_equal(answer.overall.granted, 7);
+    assert_int_equal(answer->overall.granted, 7);
     assert_int_equal(ask(bed, "192.0.2.1", "1000"), CDL_ANSWER_ALLOWED);
-    assert_int_equal(answer.overall.granted, 50);
+    assert_int_equal(answer->overall.granted, 50);
 }
 
 /* ---- by name ---- */
@@ -251,19 +262,19 @@ static void a_limit_that_is_named_can_be_taken_from_looked_at_refunded_and_reset
     struct bed *bed = *state;
     struct caudal_decision decision;
     apply(bed, "limits:\n  - " CLIENT "\n  - " ALL "\n  - {name: off, rate: 2/hour, mode: off}\n");
-    assert_int_equal(by_name(bed, CDL_NAMED_TAKE, "client", "192.0.2.1", 3, &decision), CAUDAL_OK);
+    assert_int_equal(by_name(bed, NAMED_TAKE, "client", "192.0.2.1", 3, &decision), CAUDAL_OK);
     assert_int_equal(decision.verdict, CAUDAL_ALLOW);
     assert_int_equal(ask(bed, "192.0.2.1", NULL), CDL_ANSWER_REFUSED);
-    assert_int_equal(by_name(bed, CDL_NAMED_TAKE, "client", "::ffff:192.0.2.1", 1, &decision), CAUDAL_OK);
+    assert_int_equal(by_name(bed, NAMED_TAKE, "client", "::ffff:192.0.2.1", 1, &decision), CAUDAL_OK);
     assert_int_equal(decision.verdict, CAUDAL_DENY); /* one spelling of a client */
-    assert_int_equal(by_name(bed, CDL_NAMED_REFUND, "client", "192.0.2.1", 1, &decision), CAUDAL_OK);
+    assert_int_equal(by_name(bed, NAMED_REFUND, "client", "192.0.2.1", 1, &decision), CAUDAL_OK);
     assert_int_equal(decision.remaining, 1);
-    assert_int_equal(by_name(bed, CDL_NAMED_TAKE, "client", "192.0.2.1", 9, &decision), CAUDAL_OK);
+    assert_int_equal(by_name(bed, NAMED_TAKE, "client", "192.0.2.1", 9, &decision), CAUDAL_OK);
     assert_int_equal(decision.verdict, CAUDAL_NEVER);
-    assert_int_equal(by_name(bed, CDL_NAMED_RESET, "client", "192.0.2.1", 0, &decision), CAUDAL_OK);
+    assert_int_equal(by_name(bed, NAMED_RESET, "client", "192.0.2.1", 0, &decision), CAUDAL_OK);
     assert_int_equal(decision.remaining, 3);
     assert_int_equal(left_of(bed, "all", NULL), 5); /* that limit alone */
-    assert_int_equal(by_name(bed, CDL_NAMED_TAKE, "off", NULL, 2, &decision), CAUDAL_OK);
+    assert_int_equal(by_name(bed, NAMED_TAKE, "off", NULL, 2, &decision), CAUDAL_OK);
     assert_int_equal(decision.verdict, CAUDAL_ALLOW);
 }
 
@@ -274,18 +285,19 @@ static void a_name_with_another_number_of_values_is_an_error(void **state)
     static char long_value[CAUDAL_KEY_MAX + 2];
     memset(long_value, 'x', sizeof long_value - 1);
     apply(bed, "limits:\n  - " CLIENT "\n  - " ALL "\n  - {name: u, per: [header.x-user], rate: 1/hour}\n");
-    assert_int_equal(by_name(bed, CDL_NAMED_TAKE, "client", NULL, 1, &decision), CAUDAL_ERR_ARGUMENT);
+    assert_int_equal(by_name(bed, NAMED_TAKE, "client", NULL, 1, &decision), CAUDAL_ERR_ARGUMENT);
     assert_no_verdict(decision, CAUDAL_ERR_ARGUMENT);
-    assert_int_equal(by_name(bed, CDL_NAMED_TAKE, "all", "x", 1, &decision), CAUDAL_ERR_ARGUMENT);
-    assert_int_equal(by_name(bed, CDL_NAMED_TAKE, "u", long_value, 1, &decision), CAUDAL_ERR_KEY);
+    assert_int_equal(by_name(bed, NAMED_TAKE, "all", "x", 1, &decision), CAUDAL_ERR_ARGUMENT);
+    assert_int_equal(by_name(bed, NAMED_TAKE, "u", long_value, 1, &decision), CAUDAL_ERR_KEY);
     assert_no_verdict(decision, CAUDAL_ERR_KEY);
 }
 
 /* ---- stores that fail ---- */
 
-static int failing_add(struct caudal_store *store, const char *name, const struct caudal_limit *limit, uint32_t *id)
+static int failing_add(struct caudal_store *store, const char *name, const struct caudal_limit *limit, uint32_t *id,
+                       struct caudal_problem *problem)
 {
-    (void)store, (void)name, (void)limit;
+    (void)store, (void)name, (void)limit, (void)problem;
     static uint32_t next;
     *id = next++;
     return CAUDAL_OK;
@@ -304,9 +316,9 @@ static int failing_get(struct caudal_store *store, uint32_t id, struct caudal_li
 }
 
 static int failing_set(struct caudal_store *store, uint32_t id, const struct caudal_limit *limit,
-                       struct cdl_instant *now)
+                       struct cdl_instant *now, struct caudal_problem *problem)
 {
-    (void)store, (void)id, (void)limit, (void)now;
+    (void)store, (void)id, (void)limit, (void)now, (void)problem;
     return CAUDAL_OK;
 }
 
@@ -359,10 +371,11 @@ static const struct cdl_store_ops failing_ops = {
 static void ask_failing(const char *limits, bool spend)
 {
     static struct caudal_store store = {.ops = &failing_ops};
+    store.clock = caudal_clock_system();
     struct cdl_limiter *limiter = cdl_limiter_open(&store);
     assert_int_equal(cdl_limiter_apply(limiter, load(limits), NULL, NULL), CAUDAL_OK);
     struct cdl_live_policy *live = cdl_limiter_acquire(limiter);
-    memset(&answer, 0xA5, sizeof answer);
+    memset(&asker.answer, 0xA5, sizeof asker.answer);
     ask_about(live, "192.0.2.1", NULL, CDL_COST_UNSAID, spend);
     cdl_limiter_release(live);
     cdl_limiter_close(limiter);
@@ -390,21 +403,21 @@ static void a_failing_store_is_answered_as_the_limits_chose(void **state)
         ask_failing("limits:\n  - {name: a, rate: 1/hour, on_store_failure: allow}\n"
                     "  - {name: s, rate: 1/hour, mode: shadow}\n",
                     spend);
-        assert_int_equal(answer.kind, CDL_ANSWER_ALLOWED);
-        assert_int_equal(answer.binding, CDL_NONE);
-        assert_int_equal(answer.overall.status, CAUDAL_OK);
-        assert_int_equal(answer.overall.verdict, CAUDAL_ALLOW);
-        assert_int_equal(answer.overall.source, CAUDAL_SOURCE_FAILURE_POLICY);
-        assert_int_equal(answer.decisions[0].source, CAUDAL_SOURCE_FAILURE_POLICY);
-        assert_int_equal(answer.shadow_refusals, 0);
+        assert_int_equal(answer->kind, CDL_ANSWER_ALLOWED);
+        assert_int_equal(answer->binding, CDL_NONE);
+        assert_int_equal(answer->overall.status, CAUDAL_OK);
+        assert_int_equal(answer->overall.verdict, CAUDAL_ALLOW);
+        assert_int_equal(answer->overall.source, CAUDAL_SOURCE_FAILURE_POLICY);
+        assert_int_equal(answer->decisions[0].source, CAUDAL_SOURCE_FAILURE_POLICY);
+        assert_int_equal(answer->shadow_refusals, 0);
         ask_failing("limits:\n  - {name: a, rate: 1/hour, on_store_failure: allow}\n"
                     "  - {name: b, rate: 1/hour, on_store_failure: deny}\n"
                     "  - {name: c, rate: 1/hour, on_store_failure: deny}\n",
                     spend);
-        assert_int_equal(answer.kind, CDL_ANSWER_UNAVAILABLE);
-        assert_int_equal(answer.binding, 1);
-        assert_int_equal(answer.overall.verdict, CAUDAL_NO_VERDICT);
-        assert_int_equal(answer.overall.status, CAUDAL_ERR_UNSUPPORTED);
+        assert_int_equal(answer->kind, CDL_ANSWER_UNAVAILABLE);
+        assert_int_equal(answer->binding, 1);
+        assert_int_equal(answer->overall.verdict, CAUDAL_NO_VERDICT);
+        assert_int_equal(answer->overall.status, CAUDAL_ERR_UNSUPPORTED);
     }
 }
 
@@ -415,12 +428,12 @@ static void C62_unchanged_limits_keep_their_state(void **state)
     struct bed *bed = *state;
     apply(bed, "limits:\n  - " CLIENT "\n");
     assert_int_equal(admitted(bed, "192.0.2.1", 10), 3);
-    const int64_t reset_after_ns = answer.overall.reset_after_ns;
+    const int64_t reset_after_ns = answer->overall.reset_after_ns;
     for (int i = 0; i < 10; i++) {
         apply(bed, i % 2 == 0 ? "# a comment\nlimits:\n  - " ALL "\n  - " CLIENT "\n" : "limits:\n  - " CLIENT "\n");
         assert_int_equal(cdl_limiter_generation(bed->limiter), i + 2);
         assert_int_equal(ask(bed, "192.0.2.1", NULL), CDL_ANSWER_REFUSED);
-        assert_int_equal(answer.overall.reset_after_ns, reset_after_ns);
+        assert_int_equal(answer->overall.reset_after_ns, reset_after_ns);
     }
 }
 
@@ -431,10 +444,10 @@ static void C63_what_was_spent_stays_spent_when_a_limit_is_raised_or_lowered(voi
     assert_int_equal(admitted(bed, "192.0.2.1", 50), 10);
     apply(bed, "limits:\n  - {name: a, per: [client_ip], rate: 20/hour}\n");
     assert_int_equal(admitted(bed, "192.0.2.1", 50), 10);
-    assert_int_equal(answer.overall.capacity, 20);
+    assert_int_equal(answer->overall.capacity, 20);
     apply(bed, "limits:\n  - {name: a, per: [client_ip], rate: 5/hour}\n");
     assert_int_equal(ask(bed, "192.0.2.1", NULL), CDL_ANSWER_REFUSED);
-    assert_int_equal(answer.overall.remaining, 0);
+    assert_int_equal(answer->overall.remaining, 0);
     assert_int_equal(admitted(bed, "192.0.2.2", 50), 5);
 }
 
@@ -462,9 +475,9 @@ static void removed_limits_stay_until_the_last_user_of_any_policy_that_has_them(
     cdl_limiter_release(first);
     assert_int_equal(stats_of(&bed->world).limits, 3);
     ask_about(second, "192.0.2.1", NULL, CDL_COST_UNSAID, true);
-    assert_int_equal(answer.kind, CDL_ANSWER_ALLOWED);
-    assert_int_equal(answer.overall.status, CAUDAL_OK);
-    assert_int_equal(answer.overall.remaining, 2);
+    assert_int_equal(answer->kind, CDL_ANSWER_ALLOWED);
+    assert_int_equal(answer->overall.status, CAUDAL_OK);
+    assert_int_equal(answer->overall.remaining, 2);
     cdl_limiter_release(second);
     assert_int_equal(stats_of(&bed->world).limits, 1);
 }
