@@ -34,6 +34,8 @@ static void close_connection(struct cdl_connection *connection)
         return;
     connection->closing = true;
     struct cdl_loop *loop = connection->listener->loop;
+    if (connection->listener->protocol->closed != NULL)
+        connection->listener->protocol->closed(connection);
     if (connection->previous != NULL)
         connection->previous->next = connection->next;
     else
@@ -51,10 +53,32 @@ static void start_reading(struct cdl_connection *connection);
 static void take_in(struct cdl_connection *connection, char *fresh, size_t length);
 static void take_in_tls(struct cdl_connection *connection, struct cdl_slice fresh);
 
-/* Whether the protocol may be given bytes: one answer at a time waits for its reader. */
+/* Whether the protocol may be given bytes: one answer at a time waits for its reader, and one message for its answer. */
 static bool may_go_on(const struct cdl_connection *connection)
 {
-    return !connection->closing && !connection->finishing && connection->unsent == NULL;
+    return !connection->closing && !connection->finishing && !connection->waiting && connection->unsent == NULL;
+}
+
+/* What held the connection up is over: what has arrived meanwhile goes on, then more is read. */
+static void go_on(struct cdl_connection *connection)
+{
+    connection->active_ms = this_moment(connection->listener->loop);
+    take_in(connection, NULL, 0);
+    if (connection->tls != NULL && may_go_on(connection))
+        take_in_tls(connection, (struct cdl_slice){NULL, 0});
+    if (!may_go_on(connection))
+        return;
+    if (connection->ended)
+        close_connection(connection);
+    else
+        start_reading(connection);
+}
+
+void cdl_connection_resume(struct cdl_connection *connection)
+{
+    connection->waiting = false;
+    if (may_go_on(connection))
+        go_on(connection);
 }
 
 /* All is written. Bytes that arrive at a socket that is closed make the kernel reset the connection, and a reset can overtake the
@@ -86,12 +110,8 @@ static void on_written(uv_write_t *write, int status)
         finish(connection);
         return;
     }
-    connection->active_ms = this_moment(connection->listener->loop);
-    take_in(connection, NULL, 0);
-    if (connection->tls != NULL && may_go_on(connection))
-        take_in_tls(connection, (struct cdl_slice){NULL, 0});
     if (may_go_on(connection))
-        start_reading(connection);
+        go_on(connection);
 }
 
 /* Keeps what the peer did not take for when it does, and reads nothing until then. */
@@ -168,6 +188,7 @@ static void give_up(struct cdl_connection *connection, bool too_long)
 {
     struct cdl_writer output = cdl_writer_on(connection->listener->loop->write_buffer, OUTPUT_BYTES);
     connection->finishing = connection->unread = true;
+    connection->waiting = false;
     if (connection->listener->protocol->give_up != NULL)
         connection->listener->protocol->give_up(connection, too_long, &output);
     send_bytes(connection, cdl_written(&output));
@@ -258,9 +279,11 @@ static void take_in(struct cdl_connection *connection, char *fresh, size_t lengt
     } else if (taken > 0 || length == 0 || connection->message_began_ms == 0) {
         connection->message_began_ms = this_moment(loop);
     }
-    const bool stuck = connection->unsent == NULL && connection->kept_length > connection->listener->protocol->kept_max;
+    const bool stuck = may_go_on(connection) && connection->kept_length > connection->listener->protocol->kept_max;
     if (!fits || stuck)
         give_up(connection, true);
+    else if (connection->waiting && connection->kept_length > connection->listener->protocol->kept_max)
+        uv_read_stop(&connection->handle.stream); /* there is no room for one read more */
 }
 
 /* As with plain bytes, nothing more is taken in while an answer waits for the peer: it could not wait behind the first. */
@@ -291,9 +314,22 @@ static void on_allocate(uv_handle_t *handle, size_t suggested, uv_buf_t *buffer)
     *buffer = uv_buf_init(connection->listener->loop->read_buffer, BUFFER_BYTES);
 }
 
+/* Most clients are silent until they are answered, so reading goes on until one is not: to stop and to start it costs two system calls. */
+static void hear_while_waiting(struct cdl_connection *connection, struct cdl_slice bytes)
+{
+    uv_read_stop(&connection->handle.stream);
+    const bool fits = connection->tls != NULL ? cdl_tls_feed(connection->tls, bytes) : keep(connection, bytes);
+    if (!fits)
+        close_connection(connection);
+}
+
 static void on_read(uv_stream_t *stream, ssize_t got, const uv_buf_t *buffer)
 {
     struct cdl_connection *connection = stream->data;
+    if (got == UV_EOF && connection->waiting) {
+        connection->ended = true;
+        return;
+    }
     if (got < 0) {
         close_connection(connection);
         return;
@@ -301,10 +337,13 @@ static void on_read(uv_stream_t *stream, ssize_t got, const uv_buf_t *buffer)
     if (got == 0 || connection->lingering)
         return;
     connection->active_ms = this_moment(connection->listener->loop);
-    if (connection->tls != NULL)
-        take_in_tls(connection, (struct cdl_slice){buffer->base, (size_t)got});
+    const struct cdl_slice bytes = {buffer->base, (size_t)got};
+    if (connection->waiting)
+        hear_while_waiting(connection, bytes);
+    else if (connection->tls != NULL)
+        take_in_tls(connection, bytes);
     else
-        take_in(connection, buffer->base, (size_t)got);
+        take_in(connection, buffer->base, bytes.length);
 }
 
 static void start_reading(struct cdl_connection *connection)
@@ -389,6 +428,8 @@ int cdl_listener_open(struct cdl_listener *listener, struct cdl_loop *loop, int 
         error = address.ss_family == AF_UNIX ? uv_pipe_open(&listener->handle.pipe, fd)
                                              : uv_tcp_open(&listener->handle.tcp, fd);
     listener->handle.any.data = listener;
+    listener->next = loop->listeners;
+    loop->listeners = listener;
     return error == 0 ? uv_listen(&listener->handle.stream, 1024, on_connection) : error;
 }
 
@@ -419,6 +460,8 @@ static void check_time(struct cdl_connection *connection)
 {
     struct cdl_loop *loop = connection->listener->loop;
     const struct cdl_connection_bounds *bounds = &loop->bounds;
+    if (connection->waiting && connection->unsent == NULL)
+        return; /* for us */
     if (connection->lingering) {
         if (is_over(loop, connection->active_ms, LINGER_MS))
             close_connection(connection);
@@ -509,6 +552,17 @@ static void close_handle(uv_handle_t *handle, void *context)
     (void)context;
     if (!uv_is_closing(handle))
         uv_close(handle, NULL);
+}
+
+void cdl_loop_quiesce(struct cdl_loop *loop)
+{
+    for (struct cdl_listener *listener = loop->listeners; listener != NULL; listener = listener->next)
+        cdl_listener_close(listener);
+    for (struct cdl_connection *connection = loop->connections, *next; connection != NULL; connection = next) {
+        next = connection->next;
+        if (!connection->waiting)
+            close_connection(connection);
+    }
 }
 
 void cdl_loop_finish(struct cdl_loop *loop)

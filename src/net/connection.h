@@ -2,7 +2,8 @@
  *
  * Memory is bounded: a loop has one buffer for reading and one for writing, which all its connections share while their bytes
  * are looked at. A connection owns memory only while half a message waits for its rest (at most the protocol's kept_max)
- * or while an answer waits for a slow reader (about one write buffer; nothing more is read meanwhile).
+ * or while an answer waits for a slow reader (about one write buffer; nothing more is read meanwhile), or a message for its answer
+ * (itself, and what has come behind it: at most kept_max and one read).
  * Time is bounded: a message that has begun must be complete within message_timeout_ms, a reader must take its answer within
  * write_timeout_ms, and a connection that is silent is closed after idle_timeout_ms.
  *
@@ -40,6 +41,8 @@ struct cdl_connection {
     uint64_t message_began_ms;   /* 0: between messages; this and active_ms by the loop's own clock */
     uint32_t message_timeout_ms; /* of the message that has begun; the protocol may change it as the message goes on */
     uint64_t active_ms;
+    bool waiting;   /* set by a protocol whose answer comes later: see `receive` */
+    bool ended;     /* with waiting: the client has said its last word, and still waits for ours */
     bool finishing; /* close when everything is written */
     bool unread;    /* with finishing: the client has more to say */
     bool lingering; /* all is written, and what still comes is dropped */
@@ -52,15 +55,20 @@ struct cdl_protocol {
     size_t kept_max;    /* the longest message */
     /* Looks at `length` bytes, which it may change: all that has arrived and not been taken, answers into `output`, and returns how many bytes it took. It
      * leaves a message that is incomplete, or for whose answer there is no room. With *finish set, the
-     * connection is closed once the output is written. */
+     * connection is closed once the output is written.
+     *
+     * A message that cannot be answered yet is left, too, with connection->waiting set. The connection takes in nothing then, and
+     * its time stands still, until cdl_connection_resume hands in that message again, wherever its bytes are now. */
     size_t (*receive)(struct cdl_connection *connection, char *bytes, size_t length, struct cdl_writer *output,
                       bool *finish);
     /* Last words to a client whose message is too long, or did not become complete in time. May be NULL. */
     void (*give_up)(struct cdl_connection *connection, bool too_long, struct cdl_writer *output);
+    /* The connection is about to be freed, perhaps while it waits. May be NULL. */
+    void (*closed)(struct cdl_connection *connection);
 };
 
 struct cdl_listener {
-    struct cdl_listener *next_starved;
+    struct cdl_listener *next, *next_starved;
     union {
         uv_handle_t any;
         uv_stream_t stream;
@@ -87,8 +95,9 @@ struct cdl_loop {
     uv_async_t wake;
     struct cdl_connection_bounds bounds;
     struct cdl_connection *connections;
-    struct cdl_listener *starved; /* those with a connection for which there was no memory */
-    uint64_t now_ms;              /* the loop's own clock, which stands still while the loop does */
+    struct cdl_listener *listeners; /* that are open */
+    struct cdl_listener *starved;   /* those with a connection for which there was no memory */
+    uint64_t now_ms;                /* the loop's own clock, which stands still while the loop does */
     uint64_t stepped_at_ms;
     char *read_buffer, *plain_buffer, *write_buffer, *cipher_buffer;
     void (*on_tick)(struct cdl_loop *loop); /* every CDL_TICK_MS; may be NULL */
@@ -100,12 +109,17 @@ struct cdl_loop {
 
 #define CDL_TICK_MS UINT64_C(250)
 
+/* What a waiting message waited for is there. Not from within the protocol's functions. */
+void cdl_connection_resume(struct cdl_connection *connection);
+
 /* Prepares a loop. False: memory or descriptors are short. */
 bool cdl_loop_open(struct cdl_loop *loop, const struct cdl_connection_bounds *bounds);
 /* Runs until cdl_loop_finish. */
 void cdl_loop_run(struct cdl_loop *loop);
 /* Makes on_wake be called in the loop's thread. From any thread. */
 void cdl_loop_wake(struct cdl_loop *loop);
+/* Closes listeners, and connections unless they wait; those are the protocol's to answer and finish. From the loop's thread. */
+void cdl_loop_quiesce(struct cdl_loop *loop);
 /* Closes everything, which ends cdl_loop_run. From the loop's thread. */
 void cdl_loop_finish(struct cdl_loop *loop);
 /* After cdl_loop_run has returned. */

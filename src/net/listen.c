@@ -53,7 +53,7 @@ static int resolve_host(const struct cdl_endpoint *endpoint, struct bound *bound
     return CAUDAL_OK;
 }
 
-static void describe(const struct bound *bound, struct cdl_socket *out)
+static void describe(const struct bound *bound, struct cdl_listening *out)
 {
     char host[INET6_ADDRSTRLEN] = "";
     if (bound->address.ss_family == AF_UNIX) {
@@ -127,7 +127,7 @@ static bool port_is_free(const struct bound *bound)
     return free_port;
 }
 
-int cdl_listen(const struct cdl_endpoint *endpoint, struct cdl_socket *sockets, size_t count,
+int cdl_listen(const struct cdl_endpoint *endpoint, struct cdl_listening *sockets, size_t count,
                struct caudal_problem *problem)
 {
     struct bound bound = {.length = 0};
@@ -137,7 +137,7 @@ int cdl_listen(const struct cdl_endpoint *endpoint, struct cdl_socket *sockets, 
         return status;
     const bool may = port_is_free(&bound);
     for (size_t i = 0; i < count; i++) {
-        sockets[i] = (struct cdl_socket){.fd = -1};
+        sockets[i] = (struct cdl_listening){.fd = -1};
         if (may)
             sockets[i].fd = i > 0 && endpoint->is_unix ? fcntl(sockets[0].fd, F_DUPFD_CLOEXEC, 0) : open_socket(&bound);
         const int error = errno;
@@ -153,7 +153,7 @@ int cdl_listen(const struct cdl_endpoint *endpoint, struct cdl_socket *sockets, 
     return CAUDAL_OK;
 }
 
-struct cdl_socket_file cdl_socket_file_of(const struct cdl_socket *socket)
+struct cdl_socket_file cdl_socket_file_of(const struct cdl_listening *socket)
 {
     struct cdl_socket_file file = {.path = ""};
     struct stat status;

@@ -11,7 +11,7 @@
 #define CDL_LISTEN_TEXT_MAX 128
 
 /* A socket that listens, and the address it really has. */
-struct cdl_socket {
+struct cdl_listening {
     int fd;
     bool is_local; /* reached from this machine only: loopback, or a Unix socket */
     bool is_unix;
@@ -21,7 +21,7 @@ struct cdl_socket {
 /* Opens `count` listening, non-blocking sockets for one endpoint. For TCP they are sockets of their own, among which the kernel
  * spreads connections (SO_REUSEPORT); for a Unix socket they are one, duplicated. A Unix socket's file that is left from a process
  * that is gone is replaced; one that somebody listens on is an error. On failure none is left open. */
-int cdl_listen(const struct cdl_endpoint *endpoint, struct cdl_socket *sockets, size_t count,
+int cdl_listen(const struct cdl_endpoint *endpoint, struct cdl_listening *sockets, size_t count,
                struct caudal_problem *problem);
 
 /* The file of a Unix socket, to be removed at the end; an empty path: there is none. */
@@ -31,7 +31,7 @@ struct cdl_socket_file {
     ino_t inode;
 };
 
-struct cdl_socket_file cdl_socket_file_of(const struct cdl_socket *socket);
+struct cdl_socket_file cdl_socket_file_of(const struct cdl_listening *socket);
 /* Removes it, unless there is another file by that name now. */
 void cdl_socket_file_remove(const struct cdl_socket_file *file);
 

@@ -22,22 +22,22 @@ static void count_charge(struct cdl_worker *worker, const struct cdl_answer *ans
 {
     const struct cdl_charge *charge = &answer->plan.charges[index];
     const struct caudal_decision *decision = &answer->decisions[index];
-    const uint32_t slot = cdl_slots_of(worker->live)->of[charge->limit];
+    const uint32_t slot = cdl_slots_of(answer->live)->of[charge->limit];
     enum cdl_counted counted = counted_of(decision);
     const bool refuses = counted == CDL_COUNTED_DENY || counted == CDL_COUNTED_NEVER;
-    if (refuses && worker->live->policy->limits[charge->limit].mode == CDL_MODE_SHADOW)
+    if (refuses && answer->live->policy->limits[charge->limit].mode == CDL_MODE_SHADOW)
         counted = CDL_COUNTED_SHADOW_DENY;
     if (counted == CDL_COUNTED_ALLOW && answer->kind != CDL_ANSWER_ALLOWED)
         return;
     cdl_counters_decision(worker->counters, slot, counted, decision->source);
     if (refuses && counted != CDL_COUNTED_SHADOW_DENY)
-        cdl_top_keys_add(worker->top_keys, worker->live->rates[charge->rate], charge->key);
+        cdl_top_keys_add(worker->top_keys, answer->live->rates[charge->rate], charge->key);
 }
 
 /* Of every `denominator` refusals, `numerator` are logged, evenly. */
-static bool is_sampled(struct cdl_worker *worker)
+static bool is_sampled(struct cdl_worker *worker, const struct cdl_policy *policy)
 {
-    const struct cdl_ratio *ratio = &worker->live->policy->log.denied;
+    const struct cdl_ratio *ratio = &policy->log.denied;
     if (ratio->denominator == 0 || ratio->numerator == 0)
         return false;
     const uint64_t n = worker->sampled_of++;
@@ -56,9 +56,10 @@ static bool only_part(struct cdl_slice key, struct cdl_slice *part)
     return true;
 }
 
-struct cdl_log_field cdl_account_key(const struct cdl_worker *worker, struct cdl_slice key, struct cdl_address *memory)
+struct cdl_log_field cdl_account_key(const struct cdl_live_policy *live, struct cdl_slice key,
+                                     struct cdl_address *memory)
 {
-    const enum cdl_log_identities identities = worker->live->policy->log.identities;
+    const enum cdl_log_identities identities = live->policy->log.identities;
     struct cdl_slice part;
     if (identities == CDL_IDENTITIES_PLAIN)
         return cdl_log_text("key", key);
@@ -74,20 +75,36 @@ static void log_refusal(struct cdl_worker *worker, const struct cdl_answer *answ
         const uint32_t limit = answer->plan.limit;
         if (limit != CDL_NONE)
             cdl_log_each(worker->server->log, CDL_LOG_INFO, "refused without asking the store",
-                         cdl_log_text("limit", worker->live->policy->limits[limit].name));
+                         cdl_log_text("limit", answer->live->policy->limits[limit].name));
         return;
     }
     const struct cdl_charge *charge = &answer->plan.charges[index];
     struct cdl_address memory;
     cdl_log_each(worker->server->log, CDL_LOG_INFO, "refused",
-                 cdl_log_text("limit", worker->live->policy->limits[charge->limit].name),
-                 cdl_account_key(worker, charge->key, &memory), cdl_log_u64("cost", charge->cost),
+                 cdl_log_text("limit", answer->live->policy->limits[charge->limit].name),
+                 cdl_account_key(answer->live, charge->key, &memory), cdl_log_u64("cost", charge->cost),
                  cdl_log_u64("remaining", answer->overall.remaining),
                  cdl_log_i64("retry_after_ns", answer->overall.retry_after_ns));
 }
 
+/* One limit, asked by its name, whatever its mode. What was no question is not counted. */
+static void account_named(struct cdl_worker *worker, const struct cdl_answer *answer)
+{
+    if (answer->plan.count == 0)
+        return;
+    const struct caudal_decision *decision = &answer->overall;
+    const uint32_t slot = cdl_slots_of(answer->live)->of[answer->plan.charges[0].limit];
+    cdl_counters_decision(worker->counters, slot, counted_of(decision), decision->source);
+    cdl_counters_request(worker->counters, decision->verdict == CAUDAL_ALLOW ? CDL_COUNTED_ALLOW : counted_of(decision),
+                         decision->source);
+}
+
 void cdl_account(struct cdl_worker *worker, const struct cdl_answer *answer)
 {
+    if (answer->named) {
+        account_named(worker, answer);
+        return;
+    }
     for (size_t i = 0; i < answer->plan.count; i++)
         count_charge(worker, answer, i);
     enum cdl_counted counted = CDL_COUNTED_ALLOW;
@@ -100,15 +117,8 @@ void cdl_account(struct cdl_worker *worker, const struct cdl_answer *answer)
     cdl_counters_request(worker->counters, counted, answer->overall.source);
     if (answer->kind == CDL_ANSWER_REFUSED && answer->plan.outcome != CDL_OUTCOME_LIMITED &&
         answer->plan.limit != CDL_NONE)
-        cdl_counters_decision(worker->counters, cdl_slots_of(worker->live)->of[answer->plan.limit], CDL_COUNTED_NEVER,
+        cdl_counters_decision(worker->counters, cdl_slots_of(answer->live)->of[answer->plan.limit], CDL_COUNTED_NEVER,
                               CAUDAL_SOURCE_STORE);
-    if (answer->kind == CDL_ANSWER_REFUSED && is_sampled(worker))
+    if (answer->kind == CDL_ANSWER_REFUSED && is_sampled(worker, answer->live->policy))
         log_refusal(worker, answer);
-}
-
-void cdl_account_named(struct cdl_worker *worker, uint32_t limit, const struct caudal_decision *decision)
-{
-    const enum cdl_counted counted = counted_of(decision);
-    cdl_counters_decision(worker->counters, cdl_slots_of(worker->live)->of[limit], counted, decision->source);
-    cdl_counters_request(worker->counters, counted, decision->source);
 }

@@ -7,6 +7,7 @@
 #include "identity/path.h"
 #include "server/exchange.h"
 #include "server/reply.h"
+#include "store/lease/lease_store.h"
 #include "wire/json_api.h"
 
 #define METRICS_BYTES_MAX ((size_t)16 << 20)
@@ -19,12 +20,24 @@ static void healthz(struct cdl_exchange *exchange)
     cdl_exchange_reply(exchange, 200, CDL_SLICE("text/plain"), CDL_SLICE(""), CDL_SLICE("ok\n"));
 }
 
+/* Whether all workers can ask the store. */
+static bool store_is_up(const struct cdl_server *server)
+{
+    bool up = true;
+    for (uint32_t i = 0; i < server->worker_count && cdl_store_answers_later(server->store); i++)
+        up &= atomic_load_explicit(&server->workers[i].store_loop.is_up, memory_order_relaxed);
+    return up;
+}
+
+/* Without its store it still answers, as the policy says, and is to get requests: all others are without it, too. */
 static void readyz(struct cdl_exchange *exchange)
 {
-    if (atomic_load(&exchange->worker->server->draining))
+    const struct cdl_server *server = exchange->worker->server;
+    if (atomic_load(&server->draining))
         cdl_exchange_reply(exchange, 503, CDL_SLICE("text/plain"), CDL_SLICE(""), CDL_SLICE("draining\n"));
     else
-        cdl_exchange_reply(exchange, 200, CDL_SLICE("text/plain"), CDL_SLICE(""), CDL_SLICE("ready\n"));
+        cdl_exchange_reply(exchange, 200, CDL_SLICE("text/plain"), CDL_SLICE(""),
+                           store_is_up(server) ? CDL_SLICE("ready\n") : CDL_SLICE("degraded: the store is away\n"));
 }
 
 /* ---- metrics ---- */
@@ -47,6 +60,43 @@ static void expose_store(struct cdl_server *server, struct cdl_exposition *page)
     number(page, CDL_METRIC_COUNTER, "caudal_store_inserted", "Keys that came in.", stats.inserted);
     number(page, CDL_METRIC_COUNTER, "caudal_store_live_evictions", "Keys forgotten for want of room.",
            stats.live_evictions);
+}
+
+static void expose_store_health(struct cdl_server *server, struct cdl_exposition *page)
+{
+    const bool up = store_is_up(server);
+    number(page, CDL_METRIC_GAUGE, "caudal_store_up", "1 while all workers can ask the store.", up);
+    number(page, CDL_METRIC_GAUGE, "caudal_store_fallback_active",
+           "1 while limits answer as their on_store_failure says, because the store is away.", !up);
+    if (server->store->ops->events == NULL)
+        return;
+    const struct cdl_store_events *events = server->store->ops->events(server->store);
+    cdl_exposition_family(page, CDL_METRIC_COUNTER, "caudal_store_events",
+                          "What came of asking the store, other than a decision.");
+    for (unsigned i = CDL_STORE_NONE + 1; i < CDL_STORE_EVENTS; i++) {
+        const struct cdl_label event = {"event", cdl_slice_of(cdl_store_event_name((enum cdl_store_event)i))};
+        cdl_exposition_u64(page, &event, 1, atomic_load_explicit(&events->counts[i], memory_order_relaxed));
+    }
+}
+
+static void expose_leases(struct cdl_server *server, struct cdl_exposition *page)
+{
+    struct cdl_lease_counts counts;
+    if (server->store->ops->lease_counts == NULL)
+        return;
+    cdl_store_lease_counts(server->store, &counts);
+    number(page, CDL_METRIC_COUNTER, "caudal_lease_decisions", "Decisions on leased limits without asking the store.",
+           counts.by_lease + counts.by_refusal);
+    number(page, CDL_METRIC_COUNTER, "caudal_lease_denials", "Of these, refusals that still held.", counts.by_refusal);
+    number(page, CDL_METRIC_COUNTER, "caudal_lease_store_calls", "Times that the store was asked about leased limits.",
+           counts.store_calls);
+    number(page, CDL_METRIC_COUNTER, "caudal_lease_waits", "Times that a call waited for tokens to be withdrawn.",
+           counts.waits);
+    number(page, CDL_METRIC_COUNTER, "caudal_lease_stranded_tokens", "Withdrawn tokens that died unspent.",
+           counts.stranded);
+    number(page, CDL_METRIC_COUNTER, "caudal_lease_given_back_tokens", "Withdrawn tokens that went back to the store.",
+           counts.given_back);
+    number(page, CDL_METRIC_GAUGE, "caudal_lease_lots", "Batches of tokens that are held.", counts.lots);
 }
 
 static void expose_connections(struct cdl_server *server, struct cdl_exposition *page)
@@ -121,6 +171,8 @@ static void metrics(struct cdl_exchange *exchange)
     cdl_counters_expose(server->counters, &page);
     expose_latency(server, &page);
     expose_store(server, &page);
+    expose_store_health(server, &page);
+    expose_leases(server, &page);
     expose_connections(server, &page);
     expose_policy(server, &page);
     expose_events(server, &page);
@@ -161,6 +213,7 @@ static json_t *rate_of(const struct caudal_limit *limit)
 }
 
 static const char *const modes[] = {"enforce", "shadow", "off"};
+static const char *const sharings[] = {"strict", "leased", "local"};
 
 static json_t *limit_of(const struct cdl_policy *policy, const struct cdl_limit_rule *limit)
 {
@@ -169,9 +222,9 @@ static json_t *limit_of(const struct cdl_policy *policy, const struct cdl_limit_
         json_array_append_new(per, text_of(limit->per[i].text));
     for (uint32_t i = 0; i < limit->override_count; i++)
         json_array_append_new(overrides, rate_of(&policy->rates[limit->overrides[i].rate].limit));
-    return json_pack("{s:o, s:o, s:o, s:s, s:o}", "name", text_of(limit->name), "rate",
-                     rate_of(&policy->rates[limit->rate].limit), "per", per, "mode", modes[limit->mode], "overrides",
-                     overrides);
+    return json_pack("{s:o, s:o, s:o, s:s, s:s, s:o}", "name", text_of(limit->name), "rate",
+                     rate_of(&policy->rates[limit->rate].limit), "per", per, "mode", modes[limit->mode], "sharing",
+                     sharings[limit->sharing], "overrides", overrides);
 }
 
 static void limits(struct cdl_exchange *exchange)
@@ -264,10 +317,11 @@ static void log_reset(struct cdl_exchange *exchange, const struct cdl_limit_rule
     size_t length = 0;
     if (peer.family != 0)
         cdl_address_format(&peer, by);
-    cdl_policy_key(key->values, key->value_count, worker->scratch, CDL_MATCH_SCRATCH_BYTES, &length);
-    cdl_log_each(
-        worker->server->log, CDL_LOG_INFO, "a key was reset by an administrator", cdl_log_text("limit", limit->name),
-        cdl_account_key(worker, (struct cdl_slice){worker->scratch, length}, &memory), cdl_log_string("by", by));
+    char *scratch = worker->asker.scratch;
+    cdl_policy_key(key->values, key->value_count, scratch, CDL_MATCH_SCRATCH_BYTES, &length);
+    cdl_log_each(worker->server->log, CDL_LOG_INFO, "a key was reset by an administrator",
+                 cdl_log_text("limit", limit->name),
+                 cdl_account_key(worker->live, (struct cdl_slice){scratch, length}, &memory), cdl_log_string("by", by));
 }
 
 static void keys(struct cdl_exchange *exchange, struct cdl_slice rest)
@@ -280,8 +334,7 @@ static void keys(struct cdl_exchange *exchange, struct cdl_slice rest)
     const bool reset = cdl_slice_equal(exchange->request->method, CDL_SLICE("DELETE"));
     const struct cdl_limit_rule *limit = &worker->live->policy->limits[key.limit];
     struct caudal_decision decision;
-    const int status = cdl_limiter_named(worker->live, &key, reset ? CDL_NAMED_RESET : CDL_NAMED_PEEK, 0,
-                                         worker->scratch, &decision);
+    const int status = cdl_limiter_inspect(worker->live, &key, reset, worker->asker.scratch, &decision);
     if (status == CAUDAL_ERR_ARGUMENT) {
         cdl_exchange_problem(exchange, 400, "a key of this limit has parts: %u, not %zu", limit->per_count,
                              key.value_count);
@@ -428,8 +481,9 @@ static size_t receive(struct cdl_connection *connection, char *bytes, size_t len
 }
 
 const struct cdl_protocol cdl_admin_protocol = {
-    .state_bytes = sizeof(struct cdl_http1),
+    .state_bytes = sizeof(struct cdl_http_state),
     .kept_max = 2 * (CDL_HTTP1_HEAD_MAX + ((size_t)1 << 20)),
     .receive = receive,
     .give_up = cdl_exchange_give_up,
+    .closed = cdl_exchange_closed,
 };

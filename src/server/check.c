@@ -26,13 +26,11 @@ static void warn_of_ignored_header(struct cdl_worker *worker)
             cdl_log_bool("believed", false));
 }
 
-void cdl_check(struct cdl_exchange *exchange)
+/* Asks about the request that the proxy means. False: it has been answered, or waits. */
+static bool ask(struct cdl_exchange *exchange, bool deny_as_403)
 {
     struct cdl_worker *worker = exchange->worker;
-    bool deny_as_403;
     char detail[128];
-    if (!read_options(exchange, &deny_as_403))
-        return;
     const struct cdl_asking asking = {
         .method = exchange->request->method,
         .target = exchange->request->target,
@@ -47,16 +45,32 @@ void cdl_check(struct cdl_exchange *exchange)
     case CDL_ORIGINAL_TWICE:
         snprintf(detail, sizeof detail, "%s is given twice, or says something else than its like", original.about);
         cdl_reply_problem(exchange, 400, deny_as_403, CDL_SLICE(""), detail);
-        return;
+        return false;
     case CDL_ORIGINAL_BAD_PATH:
         cdl_reply_problem(exchange, 400, deny_as_403, CDL_SLICE(""), "the original request has no path");
-        return;
+        return false;
     case CDL_ORIGINAL_OK:
         break;
     }
     if (original.ignored_header)
         warn_of_ignored_header(worker);
-    cdl_limiter_take(worker->live, &original.request, CDL_COST_UNSAID, worker->scratch, &worker->answer);
-    cdl_account(worker, &worker->answer);
-    cdl_reply(exchange, &worker->answer, deny_as_403);
+    struct cdl_inquiry *inquiry = cdl_limiter_ask(&worker->asker, worker->live, &original.request, CDL_ASK_TAKE,
+                                                  CDL_COST_UNSAID);
+    if (inquiry != NULL) {
+        cdl_exchange_wait_for(exchange, inquiry, true);
+        return false;
+    }
+    cdl_account(worker, &worker->asker.answer);
+    return true;
+}
+
+void cdl_check(struct cdl_exchange *exchange)
+{
+    bool deny_as_403;
+    if (!read_options(exchange, &deny_as_403))
+        return;
+    if (exchange->pending != NULL)
+        cdl_reply(exchange, cdl_pending_answer(exchange->pending, 0), deny_as_403);
+    else if (ask(exchange, deny_as_403))
+        cdl_reply(exchange, &exchange->worker->asker.answer, deny_as_403);
 }

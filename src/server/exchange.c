@@ -127,11 +127,50 @@ static void handle_ready(struct cdl_exchange *exchange, const struct cdl_http1 *
     exchange->request = NULL;
 }
 
+void cdl_exchange_wait(struct cdl_exchange *exchange, struct cdl_pending *pending)
+{
+    struct cdl_http_state *state = exchange->connection->state;
+    state->pending = pending;
+    exchange->connection->waiting = true;
+}
+
+static void forget(struct cdl_inquiry *inquiry, void *context)
+{
+    (void)context;
+    cdl_inquiry_free(inquiry);
+}
+
+void cdl_exchange_wait_for(struct cdl_exchange *exchange, struct cdl_inquiry *inquiry, bool counts)
+{
+    struct cdl_pending *pending = cdl_pending_new(exchange->worker, exchange->connection, 1, counts);
+    if (pending == NULL) {
+        cdl_inquiry_await(inquiry, forget, NULL);
+        cdl_exchange_problem(exchange, 503, "no memory to wait for the store");
+        return;
+    }
+    cdl_pending_add(pending, 0, inquiry);
+    cdl_exchange_wait(exchange, pending);
+}
+
+/* Hands over the request that is ready. False: it waits, and is handed over again. */
+static bool handle_or_wait(struct cdl_exchange *exchange, struct cdl_http_state *state, const char *bytes,
+                           void (*handle)(struct cdl_exchange *exchange))
+{
+    exchange->pending = state->pending;
+    handle_ready(exchange, &state->parser, bytes, handle);
+    if (exchange->connection->waiting)
+        return false;
+    cdl_pending_free(state->pending);
+    state->pending = NULL;
+    return true;
+}
+
 size_t cdl_exchange_serve(struct cdl_connection *connection, char *bytes, size_t length, struct cdl_writer *output,
                           bool *finish, void (*handle)(struct cdl_exchange *exchange))
 {
     struct cdl_worker *worker = connection->listener->context;
-    struct cdl_http1 *parser = connection->state;
+    struct cdl_http_state *state = connection->state;
+    struct cdl_http1 *parser = &state->parser;
     size_t taken = 0;
     while (taken < length && !*finish && output->size - output->length >= CDL_ANSWER_BYTES) {
         struct cdl_exchange exchange = {.worker = worker, .connection = connection, .output = output};
@@ -153,7 +192,8 @@ size_t cdl_exchange_serve(struct cdl_connection *connection, char *bytes, size_t
             *finish = true;
             break;
         }
-        handle_ready(&exchange, parser, bytes + taken, handle);
+        if (!handle_or_wait(&exchange, state, bytes + taken, handle))
+            break;
         *finish = !exchange.keep_alive;
         taken += cdl_http1_taken(parser);
         cdl_http1_next(parser);
@@ -170,4 +210,11 @@ void cdl_exchange_give_up(struct cdl_connection *connection, bool too_long, stru
         cdl_exchange_problem(&exchange, 413, "the request is too large");
     else
         cdl_exchange_problem(&exchange, 408, "the request did not become complete in time");
+}
+
+void cdl_exchange_closed(struct cdl_connection *connection)
+{
+    struct cdl_http_state *state = connection->state;
+    cdl_pending_leave(state->pending);
+    state->pending = NULL;
 }

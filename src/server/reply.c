@@ -4,20 +4,20 @@
 
 #define LINES_BYTES ((size_t)16 * 1024)
 
-/* An override is told by the rate that it has, under its limit's name. */
-static struct cdl_fields_policy policy_of(const struct cdl_live_policy *live, const struct cdl_charge *charge)
+/* An override is told by the rate that it has, under its limit's name, and a local share by what is this instance's. */
+static struct cdl_fields_policy policy_of(const struct cdl_answer *answer, const struct cdl_charge *charge)
 {
-    return cdl_fields_policy_of(live->policy->limits[charge->limit].name, &live->policy->rates[charge->rate].limit);
+    const struct caudal_limit limit = cdl_answer_limit(answer, charge, &answer->overall);
+    return cdl_fields_policy_of(answer->live->policy->limits[charge->limit].name, &limit);
 }
 
-void cdl_reply_fields(const struct cdl_live_policy *live, const struct cdl_answer *answer, int64_t now_ns,
-                      struct cdl_writer *lines)
+void cdl_reply_fields(const struct cdl_answer *answer, int64_t now_ns, struct cdl_writer *lines)
 {
     /* An answer that the store did not give has no numbers. */
     if (answer->binding == CDL_NONE || answer->overall.source == CAUDAL_SOURCE_FAILURE_POLICY)
         return;
     const struct cdl_charge *charge = &answer->plan.charges[answer->binding];
-    const struct cdl_fields_policy policy = policy_of(live, charge);
+    const struct cdl_fields_policy policy = policy_of(answer, charge);
     const struct cdl_fields_answer fields = {
         .policies = &policy,
         .policy_count = 1,
@@ -25,7 +25,7 @@ void cdl_reply_fields(const struct cdl_live_policy *live, const struct cdl_answe
         .cost = charge->cost,
         .now_ns = now_ns,
     };
-    cdl_fields_write(lines, live->policy->fields, &fields);
+    cdl_fields_write(lines, answer->live->policy->fields, &fields);
 }
 
 /* Spread over the clients of a limit, and the same for one client whenever it asks. */
@@ -37,12 +37,12 @@ static uint64_t hash_of(const struct cdl_charge *charge)
     return hash ^ hash >> 32;
 }
 
-uint64_t cdl_reply_retry_after(const struct cdl_live_policy *live, const struct cdl_answer *answer)
+uint64_t cdl_reply_retry_after(const struct cdl_answer *answer)
 {
     if (answer->binding == CDL_NONE)
         return 0;
     const struct cdl_charge *charge = &answer->plan.charges[answer->binding];
-    const int64_t jitter_s = live->policy->limits[charge->limit].jitter_ns / CDL_NS_PER_S;
+    const int64_t jitter_s = answer->live->policy->limits[charge->limit].jitter_ns / CDL_NS_PER_S;
     return cdl_retry_after_seconds(&answer->overall, (uint32_t)jitter_s, hash_of(charge));
 }
 
@@ -59,7 +59,7 @@ static void write_status(struct cdl_writer *lines, unsigned status, struct cdl_s
 
 static void refuse(struct cdl_exchange *exchange, const struct cdl_answer *answer, bool deny_as_403)
 {
-    const struct cdl_live_policy *live = exchange->worker->live;
+    const struct cdl_live_policy *live = answer->live;
     char text[LINES_BYTES];
     struct cdl_writer lines = cdl_writer_on(text, sizeof text);
     struct cdl_writer body = cdl_writer_on(exchange->worker->body, CDL_BODY_BYTES);
@@ -72,10 +72,10 @@ static void refuse(struct cdl_exchange *exchange, const struct cdl_answer *answe
     }
     const struct cdl_json_decision overall = {live->policy->limits[answer->plan.charges[answer->binding].limit].name,
                                               &answer->overall};
-    const uint64_t seconds = cdl_reply_retry_after(live, answer);
+    const uint64_t seconds = cdl_reply_retry_after(answer);
     write_status(&lines, 429, overall.limit);
     cdl_retry_after_write(&lines, seconds);
-    cdl_reply_fields(live, answer, cdl_server_now_ns(exchange->worker->server), &lines);
+    cdl_reply_fields(answer, cdl_server_now_ns(exchange->worker->server), &lines);
     cdl_json_write_refusal(&body, 429, &overall, limits, count, seconds);
     cdl_exchange_reply(exchange, deny_as_403 ? 403 : 429, CDL_TYPE_PROBLEM, cdl_written(&lines), cdl_written(&body));
 }
@@ -118,7 +118,7 @@ unsigned cdl_reply_why(const struct cdl_live_policy *live, const struct cdl_plan
 
 static void refuse_unasked(struct cdl_exchange *exchange, const struct cdl_answer *answer, bool deny_as_403)
 {
-    const struct cdl_live_policy *live = exchange->worker->live;
+    const struct cdl_live_policy *live = answer->live;
     const uint32_t limit = answer->plan.limit;
     char detail[512];
     struct cdl_writer why = cdl_writer_on(detail, sizeof detail - 1);
@@ -133,12 +133,12 @@ void cdl_reply(struct cdl_exchange *exchange, const struct cdl_answer *answer, b
     if (answer->kind == CDL_ANSWER_ALLOWED) {
         char text[LINES_BYTES];
         struct cdl_writer lines = cdl_writer_on(text, sizeof text);
-        cdl_reply_fields(exchange->worker->live, answer, cdl_server_now_ns(exchange->worker->server), &lines);
+        cdl_reply_fields(answer, cdl_server_now_ns(exchange->worker->server), &lines);
         cdl_exchange_reply(exchange, 200, CDL_SLICE(""), cdl_written(&lines), CDL_SLICE(""));
     } else if (answer->kind == CDL_ANSWER_UNAVAILABLE) {
         const struct cdl_charge *charge = &answer->plan.charges[answer->binding];
-        cdl_reply_problem(exchange, 503, deny_as_403, exchange->worker->live->policy->limits[charge->limit].name,
-                          "the store cannot be asked, and the limit is to refuse then");
+        cdl_reply_problem(exchange, 503, deny_as_403, answer->live->policy->limits[charge->limit].name,
+                          CDL_REPLY_STORE_AWAY);
     } else if (answer->binding == CDL_NONE) {
         refuse_unasked(exchange, answer, deny_as_403);
     } else {

@@ -13,9 +13,11 @@
 #include "base/problem.h"
 #include "server/exchange.h"
 #include "server/notify.h"
+#include "store/url.h"
 
 #define MS_PER_NS 1000000
 #define SECRET_MIN 16u /* bytes */
+#define SECRET_MAX 4096u
 #define DEFAULT_STORE "memory:?keys=1000000"
 
 /* ---- secrets ---- */
@@ -73,10 +75,10 @@ static void renew(struct cdl_worker *worker)
     worker->live = cdl_limiter_acquire(limiter);
 }
 
-/* The secret that identities are keyed with when they are logged. */
+/* The secret that identities are keyed with when they are logged. In the store they are keyed with the one of the start. */
 static int apply_secret(struct cdl_server *server, const struct cdl_policy *policy, struct caudal_problem *problem)
 {
-    char secret[4096];
+    char secret[SECRET_MAX];
     if (policy->secret_file.length == 0)
         return CAUDAL_OK;
     const size_t length = read_secret(policy->secret_file, secret, sizeof secret);
@@ -132,8 +134,8 @@ static void warn_of_what_waits(struct cdl_server *server, const struct cdl_polic
     const struct cdl_listen_settings *was = &old->listen, *is = &policy->listen;
     if (same_listeners(&was->http, &is->http) && same_listeners(&was->admin, &is->admin) &&
         was->workers == is->workers && cdl_slice_equal(was->tls.cert, is->tls.cert) &&
-        cdl_slice_equal(old->store.url, policy->store.url) && old->log.format == policy->log.format &&
-        old->log.level == policy->log.level)
+        cdl_slice_equal(old->store.url, policy->store.url) && old->store.deadline_ns == policy->store.deadline_ns &&
+        old->log.format == policy->log.format && old->log.level == policy->log.level)
         return;
     cdl_log(server->log, CDL_LOG_WARN, "changes of listen, store, log.format and log.level wait for the next start",
             cdl_log_text("file", policy->file));
@@ -176,11 +178,22 @@ bool cdl_server_reload(struct cdl_server *server)
 
 /* ---- workers ---- */
 
+/* The end: nothing new is taken in, what is in flight to the store is answered, and then all is closed. */
+static void end_worker(struct cdl_worker *worker)
+{
+    cdl_loop_quiesce(&worker->loop);
+    if (worker->asker.waiting > 0 && !atomic_load(&worker->server->hurried))
+        return; /* the last one wakes us again */
+    worker->asker.closed = true;
+    cdl_store_loop_close(&worker->store_loop);
+    cdl_loop_finish(&worker->loop);
+}
+
 static void on_wake(struct cdl_loop *loop)
 {
     struct cdl_worker *worker = loop->context;
     if (atomic_load(&worker->server->stopping))
-        cdl_loop_finish(loop);
+        end_worker(worker);
     else
         renew(worker);
 }
@@ -188,9 +201,12 @@ static void on_wake(struct cdl_loop *loop)
 static void run_worker(void *data)
 {
     struct cdl_worker *worker = data;
+    struct cdl_server *server = worker->server;
     cdl_loop_run(&worker->loop);
     cdl_limiter_release(worker->live);
     worker->live = NULL;
+    if (atomic_fetch_sub(&server->running, 1) == 1)
+        cdl_loop_wake(&server->admin.loop); /* it waited for the last */
 }
 
 static struct cdl_connection_bounds bounds_of(struct cdl_server *server, bool is_admin)
@@ -212,15 +228,20 @@ static bool open_worker(struct cdl_server *server, struct cdl_worker *worker, ui
     worker->counters = cdl_counters_worker(server->counters, index);
     worker->latency = aligned_alloc(CDL_CACHE_LINE, sizeof *worker->latency);
     worker->top_keys = cdl_top_keys_open(CDL_TOP_KEYS, seed, cdl_allocator_default());
-    worker->scratch = malloc(CDL_MATCH_SCRATCH_BYTES);
+    worker->asker.scratch = malloc(CDL_MATCH_SCRATCH_BYTES);
     worker->body = malloc(CDL_BODY_BYTES);
-    if (worker->latency == NULL || worker->top_keys == NULL || worker->scratch == NULL || worker->body == NULL ||
+    if (worker->latency == NULL || worker->top_keys == NULL || worker->asker.scratch == NULL || worker->body == NULL ||
         !cdl_loop_open(&worker->loop, &bounds))
         return false;
     memset(worker->latency, 0, sizeof *worker->latency);
     worker->loop.context = worker;
     worker->loop.on_wake = on_wake;
-    return true;
+    if (worker == &server->admin || !cdl_store_answers_later(server->store))
+        return true;
+    const bool opened = cdl_store_loop_open(&worker->store_loop, server->store, cdl_slice_of(server->store_url),
+                                            &worker->loop.uv, server->log);
+    worker->asker.client = worker->store_loop.client;
+    return opened;
 }
 
 static void close_worker(struct cdl_worker *worker)
@@ -228,7 +249,7 @@ static void close_worker(struct cdl_worker *worker)
     cdl_loop_close(&worker->loop);
     cdl_top_keys_close(worker->top_keys);
     free(worker->latency);
-    free(worker->scratch);
+    free(worker->asker.scratch);
     free(worker->body);
 }
 
@@ -241,7 +262,7 @@ static bool listen_on(struct cdl_server *server, const struct cdl_endpoint *endp
                       uint32_t count, bool is_admin)
 {
     struct caudal_problem problem;
-    struct cdl_socket sockets[CDL_WORKERS_MAX];
+    struct cdl_listening sockets[CDL_WORKERS_MAX];
     if (cdl_listen(endpoint, sockets, count, &problem) != CAUDAL_OK) {
         fprintf(stderr, "caudal: %s\n", problem.message);
         return false;
@@ -327,11 +348,23 @@ static bool open_store(struct cdl_server *server)
     const char *url = server->options->store_url;
     if (url == NULL)
         url = configured.length > 0 ? configured.bytes : DEFAULT_STORE;
-    const struct caudal_store_options options = {.size = sizeof options, .clock = server->clock};
-    if (caudal_store_open(url, &options, &server->store, &problem) == CAUDAL_OK)
-        return true;
-    fprintf(stderr, "caudal: the store cannot be opened: %s\n", problem.message);
-    return false;
+    struct cdl_writer shown = cdl_writer_on(server->store_url, sizeof server->store_url - 1);
+    cdl_store_url_mask(url, &shown);
+    server->store_url[shown.length] = '\0';
+    char secret[SECRET_MAX];
+    const struct cdl_slice file = server->first->secret_file;
+    const struct caudal_store_options options = {
+        .size = sizeof options,
+        .clock = server->clock,
+        .secret = secret,
+        .secret_length = file.length > 0 ? read_secret(file, secret, sizeof secret) : 0,
+        .deadline_ns = server->first->store.deadline_ns,
+    };
+    const int status = caudal_store_open(url, &options, &server->store, &problem);
+    explicit_bzero(secret, sizeof secret);
+    if (status != CAUDAL_OK)
+        fprintf(stderr, "caudal: the store %s cannot be opened: %s\n", server->store_url, problem.message);
+    return status == CAUDAL_OK;
 }
 
 static void set_bounds(struct cdl_server *server)
@@ -349,10 +382,12 @@ static void set_bounds(struct cdl_server *server)
 }
 
 /* As many connections as the system lets us have, and some descriptors that are not for them: of our own loops and listeners, of
- * administrators, and to read the policy anew. */
+ * administrators, to read the policy anew, and to the store, or clients could keep it away: two servers' at the most connections
+ * that a URL allows, or a cluster's of 32 at one each. */
 static void bound_descriptors(struct cdl_server *server)
 {
-    const uint64_t ours = 32 + 8 * (uint64_t)server->worker_count;
+    const uint64_t each = 8 + (cdl_store_answers_later(server->store) ? 32 : 0);
+    const uint64_t ours = 32 + each * server->worker_count;
     struct rlimit files;
     if (getrlimit(RLIMIT_NOFILE, &files) != 0)
         return;
@@ -394,9 +429,9 @@ static bool open_parts(struct cdl_server *server)
         fprintf(stderr, "caudal: no memory\n");
         return false;
     }
-    bound_descriptors(server);
     if (!open_tls(server) || !read_token(server, server->first->listen.admin_token_file) || !open_store(server))
         return false;
+    bound_descriptors(server);
     server->limiter = cdl_limiter_open(server->store);
     bool ok = server->limiter != NULL && open_worker(server, &server->admin, server->worker_count, seed);
     for (uint32_t i = 0; ok && i < server->worker_count; i++)
@@ -432,14 +467,25 @@ static void block_signals(bool block)
     pthread_sigmask(block ? SIG_BLOCK : SIG_UNBLOCK, &set, NULL);
 }
 
+/* Workers end when what is in flight is answered. Until then signals are heard: one more says not to wait for that. */
 static void stop(struct cdl_server *server)
 {
-    if (atomic_exchange(&server->stopping, true))
-        return;
-    block_signals(true); /* one more must not kill us, without its handler, on the way out */
+    atomic_store(&server->draining, true); /* no client is asked to go on */
+    if (!atomic_exchange(&server->stopping, true))
+        cdl_loop_quiesce(&server->admin.loop);
     for (uint32_t i = 0; i < server->worker_count; i++)
         cdl_loop_wake(&server->workers[i].loop);
-    cdl_loop_finish(&server->admin.loop);
+    cdl_loop_wake(&server->admin.loop);
+}
+
+static void on_admin_wake(struct cdl_loop *loop)
+{
+    struct cdl_worker *worker = loop->context;
+    struct cdl_server *server = worker->server;
+    if (!atomic_load(&server->stopping) || atomic_load(&server->running) > 0)
+        return;
+    block_signals(true); /* one more must not kill us, without its handler, on the way out */
+    cdl_loop_finish(loop);
 }
 
 static void on_drained(uv_timer_t *timer)
@@ -451,6 +497,7 @@ static void on_drained(uv_timer_t *timer)
 static void drain(struct cdl_server *server)
 {
     if (atomic_exchange(&server->draining, true)) {
+        atomic_store(&server->hurried, true);
         stop(server); /* asked twice */
         return;
     }
@@ -462,16 +509,16 @@ static void drain(struct cdl_server *server)
 static void on_signal(uv_signal_t *handle, int number)
 {
     struct cdl_server *server = handle->data;
-    if (number == SIGHUP)
-        cdl_server_reload(server);
-    else
+    if (number != SIGHUP)
         drain(server);
+    else if (!atomic_load(&server->stopping))
+        cdl_server_reload(server);
 }
 
 static void on_admin_tick(struct cdl_loop *loop)
 {
     struct cdl_worker *worker = loop->context;
-    if (cdl_watch_look(&worker->server->watch))
+    if (!atomic_load(&worker->server->stopping) && cdl_watch_look(&worker->server->watch))
         cdl_server_reload(worker->server);
     cdl_log_tick(worker->server->log);
 }
@@ -492,12 +539,15 @@ static int run_parts(struct cdl_server *server)
     int status = 0;
     start_signals(server);
     server->admin.loop.on_tick = on_admin_tick;
+    server->admin.loop.on_wake = on_admin_wake;
+    atomic_store(&server->running, server->worker_count);
     block_signals(true); /* workers leave them to this thread */
     for (uint32_t i = 0; i < server->worker_count; i++) {
         renew(&server->workers[i]);
         if (uv_thread_create(&server->workers[i].thread, run_worker, &server->workers[i]) != 0) {
             fprintf(stderr, "caudal: cannot start a thread\n");
             cdl_limiter_release(server->workers[i].live);
+            atomic_fetch_sub(&server->running, server->worker_count - i);
             server->worker_count = i;
             status = 1;
             stop(server);

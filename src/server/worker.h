@@ -11,6 +11,7 @@
 #include "net/connection.h"
 #include "net/listen.h"
 #include "server/server.h"
+#include "server/store_loop.h"
 #include "server/watch.h"
 #include "wire/http1.h"
 #include "wire/http1_response.h"
@@ -41,12 +42,12 @@ struct cdl_worker {
     struct cdl_counters_worker *counters;
     struct cdl_histogram *latency;
     struct cdl_top_keys *top_keys;
-    char *scratch;       /* CDL_MATCH_SCRATCH_BYTES */
     char *body;          /* CDL_BODY_BYTES */
     uint64_t sampled_of; /* refusals, for choosing those that are logged */
     int64_t date_s;      /* the second that `date` tells */
     char date[CDL_HTTP_DATE_LENGTH];
-    struct cdl_answer answer; /* large; of the request at hand */
+    struct cdl_asker asker;           /* large; its answer is to the request at hand */
+    struct cdl_store_loop store_loop; /* open where the store answers later; not the main thread's */
 };
 
 /* Beside each policy in force: the counters' slot of each of its limits. */
@@ -60,6 +61,7 @@ struct cdl_server {
     const struct cdl_server_options *options;
     struct cdl_policy *first; /* the policy of the start until it is in force */
     struct caudal_store *store;
+    char store_url[512]; /* without its secrets; cut where it is longer */
     struct cdl_limiter *limiter;
     struct cdl_counters *counters;
     struct cdl_log *log;
@@ -74,7 +76,8 @@ struct cdl_server {
     int64_t drain_ns;
 
     struct cdl_worker *workers;
-    uint32_t worker_count;           /* that are running */
+    uint32_t worker_count;           /* that were started */
+    _Atomic uint32_t running;        /* of them, those that have not ended */
     struct cdl_worker admin;         /* the main thread's; it decides nothing, but looks at keys */
     char admin_token[256];           /* empty: none is asked for */
     _Atomic uint64_t connections[2]; /* that are open: of clients on all workers, of administrators */
@@ -86,7 +89,7 @@ struct cdl_server {
     _Atomic uint64_t reloads, reload_failures;
     char reload_error[512];
     int64_t applied_at_s;
-    _Atomic bool draining, stopping;
+    _Atomic bool draining, stopping, hurried; /* hurried: what is in flight is not waited for */
     uv_timer_t drain_timer;
     uv_signal_t signals[3];
     int64_t started_at_s;

@@ -17,7 +17,8 @@
 #include "net/connection.h"
 #include "net/listen.h"
 
-/* ---- a protocol: a letter asks for ANSWER_BYTES of it, '(' begins a message that ')' ends, '!' is the last ---- */
+/* ---- a protocol: a letter asks for ANSWER_BYTES of it, '(' begins a message that ')' ends, '!' is the last, and what a capital letter
+ * asks for comes when the test says so ---- */
 
 #define ANSWER_BYTES 100000u
 #define KEPT_MAX 1000u
@@ -30,10 +31,35 @@ static void answer(struct cdl_writer *output, char letter)
     output->length += ANSWER_BYTES;
 }
 
+static struct cdl_connection *waiting; /* the last that waits */
+static bool is_there;                  /* what it waits for */
+static bool resumes_at_once;           /* while a client reads */
+static unsigned gone;                  /* connections that were closed */
+
+/* Whether a letter has to wait. */
+static bool waits(struct cdl_connection *connection, char letter)
+{
+    if (letter < 'A' || letter > 'Z')
+        return false;
+    if (is_there) {
+        is_there = false;
+        return false;
+    }
+    waiting = connection;
+    connection->waiting = true;
+    return true;
+}
+
+static void on_left(struct cdl_connection *connection)
+{
+    if (waiting == connection)
+        waiting = NULL;
+    gone++;
+}
+
 static size_t receive(struct cdl_connection *connection, char *bytes, size_t length, struct cdl_writer *output,
                       bool *finish)
 {
-    (void)connection;
     size_t taken = 0;
     calls++;
     while (taken < length && !*finish && output->size - output->length >= ANSWER_BYTES) {
@@ -43,6 +69,8 @@ static size_t receive(struct cdl_connection *connection, char *bytes, size_t len
                 break;
             taken = (size_t)(end - bytes);
         }
+        if (waits(connection, bytes[taken]))
+            break;
         *finish = bytes[taken] == '!';
         answer(output, bytes[taken++]);
     }
@@ -55,7 +83,8 @@ static void give_up(struct cdl_connection *connection, bool too_long, struct cdl
     cdl_write_text(output, too_long ? "too long" : "too late");
 }
 
-static const struct cdl_protocol protocol = {.kept_max = KEPT_MAX, .receive = receive, .give_up = give_up};
+static const struct cdl_protocol protocol = {
+    .kept_max = KEPT_MAX, .receive = receive, .give_up = give_up, .closed = on_left};
 
 /* ---- the loop and its clients ---- */
 
@@ -72,9 +101,11 @@ static const struct cdl_connection_bounds patient = {
 static void open_bed(const struct cdl_connection_bounds *bounds, struct cdl_tls_context *tls)
 {
     struct cdl_endpoint endpoint;
-    struct cdl_socket socket;
+    struct cdl_listening socket;
     const char *why;
-    calls = 0;
+    calls = gone = 0;
+    waiting = NULL;
+    is_there = resumes_at_once = false;
     assert_true(cdl_endpoint_parse(CDL_SLICE("127.0.0.1:0"), &endpoint, &why));
     assert_int_equal(cdl_listen(&endpoint, &socket, 1, NULL), CAUDAL_OK);
     bed.port = (uint16_t)atoi(strrchr(socket.text, ':') + 1);
@@ -121,6 +152,22 @@ static void reset_client(int fd)
 }
 
 #define PATIENCE 2000000 /* turns; a test that fails must end */
+
+/* Turns until some connection waits. */
+static void until_one_waits(void)
+{
+    for (unsigned i = 0; i < PATIENCE && waiting == NULL; i++)
+        turn();
+    assert_non_null(waiting);
+}
+
+static void resume(void)
+{
+    struct cdl_connection *connection = waiting;
+    waiting = NULL;
+    is_there = true;
+    cdl_connection_resume(connection);
+}
 
 /* Reads until `wanted` bytes or the end; how many there were. Each byte must be the next of `letters` that is due. */
 static size_t read_answers(int fd, const char *letters, size_t wanted)
@@ -293,6 +340,161 @@ static void more_connections_than_allowed_are_turned_away(void **state)
     close_bed();
 }
 
+/* ---- answers that come later ---- */
+
+static void what_is_behind_a_message_that_waits_is_answered_after_it(void **state)
+{
+    (void)state;
+    open_bed(&patient, NULL);
+    const int fd = connect_client();
+    assert_int_equal(send(fd, "aBcDe", 5, 0), 5);
+    until_one_waits();
+    assert_int_equal(read_answers(fd, "a", ANSWER_BYTES), ANSWER_BYTES); /* what is before it has not waited */
+    assert_int_equal(send(fd, "fGh", 3, 0), 3);
+    const unsigned calls_before = calls;
+    for (int i = 0; i < 100; i++)
+        turn();
+    assert_int_equal(calls, calls_before);
+    for (int i = 0; i < 3; i++) {
+        until_one_waits();
+        resume();
+    }
+    assert_int_equal(read_answers(fd, "BcDefGh", 7 * ANSWER_BYTES), 7 * ANSWER_BYTES);
+    assert_int_equal(send(fd, "i", 1, 0), 1);
+    assert_int_equal(read_answers(fd, "i", ANSWER_BYTES), ANSWER_BYTES);
+    close(fd);
+    close_bed();
+}
+
+/* Its answer is there while those before it have not been taken. */
+static void a_message_that_waits_behind_a_slow_reader_is_answered_once(void **state)
+{
+    (void)state;
+    const int size = 4096;
+    uv_os_fd_t listening;
+    open_bed(&patient, NULL);
+    assert_int_equal(uv_fileno(&bed.listener.handle.any, &listening), 0);
+    assert_int_equal(setsockopt(listening, SOL_SOCKET, SO_SNDBUF, &size, sizeof size), 0); /* inherited */
+    const int fd = connect_client();
+    assert_int_equal(send(fd, "abcdefghZi", 10, 0), 10);
+    until_one_waits();
+    assert_non_null(waiting->unsent);
+    resume();
+    assert_int_equal(read_answers(fd, "abcdefghZi", 10 * ANSWER_BYTES), 10 * ANSWER_BYTES);
+    close(fd);
+    close_bed();
+}
+
+static void a_message_that_waits_is_not_late_and_its_connection_not_idle(void **state)
+{
+    (void)state;
+    const struct cdl_connection_bounds hasty = {
+        .connections_max = 100, .message_timeout_ms = 1, .write_timeout_ms = 60000, .idle_timeout_ms = 1};
+    open_bed(&hasty, NULL);
+    const int fd = connect_client();
+    assert_int_equal(send(fd, "A", 1, 0), 1);
+    until_one_waits();
+    for (int i = 0; i < 3; i++) {
+        const uint64_t before_ms = bed.loop.now_ms;
+        while (bed.loop.now_ms == before_ms)
+            uv_run(&bed.loop.uv, UV_RUN_ONCE);
+    }
+    assert_int_equal(atomic_load(&bed.loop.timed_out), 0);
+    resume();
+    assert_int_equal(read_answers(fd, "A", ANSWER_BYTES), ANSWER_BYTES);
+    assert_string_equal(read_end(fd), ""); /* now it is idle */
+    assert_int_equal(atomic_load(&bed.loop.timed_out), 1);
+    close(fd);
+    close_bed();
+}
+
+static void a_client_that_has_said_its_last_word_still_gets_its_answers(void **state)
+{
+    (void)state;
+    open_bed(&patient, NULL);
+    const int fd = connect_client();
+    assert_int_equal(send(fd, "AbC", 3, 0), 3);
+    until_one_waits();
+    assert_int_equal(shutdown(fd, SHUT_WR), 0);
+    for (int i = 0; i < 100; i++)
+        turn();
+    resume();
+    until_one_waits();
+    resume();
+    assert_int_equal(read_answers(fd, "AbC", 4 * ANSWER_BYTES), 3 * ANSWER_BYTES); /* and then the end */
+    assert_int_equal(open_connections(), 0);
+    close(fd);
+    close_bed();
+}
+
+static void a_client_that_vanishes_while_it_waits_is_let_go(void **state)
+{
+    (void)state;
+    open_bed(&patient, NULL);
+    const int fd = connect_client();
+    assert_int_equal(send(fd, "AbC", 3, 0), 3);
+    until_one_waits();
+    reset_client(fd);
+    for (unsigned i = 0; i < PATIENCE && open_connections() > 0; i++)
+        turn();
+    assert_int_equal(gone, 1);
+    assert_null(waiting);
+    close_bed();
+}
+
+static void a_client_that_talks_on_while_it_waits_is_kept_waiting(void **state)
+{
+    (void)state;
+    static char endless[4000000];
+    memset(endless, '(', sizeof endless);
+    open_bed(&patient, NULL);
+    const int fd = connect_client();
+    assert_int_equal(send(fd, "A", 1, 0), 1);
+    until_one_waits();
+    size_t sent = 0;
+    for (unsigned i = 0, silent = 0; silent < 1000 && sent < sizeof endless; i++) {
+        const ssize_t length = send(fd, endless + sent, sizeof endless - sent, MSG_NOSIGNAL);
+        assert_true(length > 0 || errno == EAGAIN);
+        sent += length > 0 ? (size_t)length : 0;
+        silent = length > 0 ? 0 : silent + 1;
+        turn();
+    }
+    assert_true(waiting->kept_length <= KEPT_MAX + 65536);
+    resume();
+    size_t got = 0;
+    for (unsigned i = 0; i < PATIENCE && got < ANSWER_BYTES; i++) {
+        const ssize_t length = recv(fd, endless, ANSWER_BYTES - got, 0);
+        got += length > 0 ? (size_t)length : 0;
+        turn();
+    }
+    assert_int_equal(got, ANSWER_BYTES);
+    assert_string_equal(read_end(fd), "too long");
+    close(fd);
+    for (unsigned i = 0; i < PATIENCE && open_connections() > 0; i++)
+        turn();
+    close_bed();
+}
+
+static void C100_what_waits_is_answered_before_the_loop_ends(void **state)
+{
+    (void)state;
+    open_bed(&patient, NULL);
+    const int idle = connect_client(), asking = connect_client();
+    assert_int_equal(send(asking, "A", 1, 0), 1);
+    until_one_waits();
+    while (open_connections() < 2)
+        turn();
+    cdl_loop_quiesce(&bed.loop);
+    assert_int_equal(open_connections(), 1);
+    assert_string_equal(read_end(idle), "");
+    cdl_loop_quiesce(&bed.loop);
+    resume();
+    assert_int_equal(read_answers(asking, "A", ANSWER_BYTES), ANSWER_BYTES);
+    close(idle);
+    close(asking);
+    close_bed();
+}
+
 /* ---- TLS ---- */
 
 static char certificate_file[] = "/tmp/caudal-test-XXXXXX", key_file[] = "/tmp/caudal-test-XXXXXX";
@@ -370,6 +572,8 @@ static size_t read_tls_answers(SSL *ssl, const char *letters, size_t wanted)
             if (buffer[at] != letters[got / ANSWER_BYTES])
                 fail_msg("byte %zu is '%c', not '%c'", got, buffer[at], letters[got / ANSWER_BYTES]);
         turn();
+        if (resumes_at_once && waiting != NULL)
+            resume();
     }
     return got;
 }
@@ -391,6 +595,32 @@ static void answers_wait_for_a_slow_reader_through_tls_too(void **state)
     for (int i = 0; i < 100; i++)
         turn();
     assert_int_equal(read_tls_answers(ssl, letters, 52 * ANSWER_BYTES), 52 * ANSWER_BYTES);
+    SSL_free(ssl);
+    close(fd);
+    close_bed();
+    SSL_CTX_free(client);
+    cdl_tls_context_free(context);
+}
+
+static void what_waits_through_tls_is_answered_in_order_too(void **state)
+{
+    (void)state;
+    static const char letters[] = "aBcDEfgHi";
+    struct cdl_tls_context *context = tls_context(NULL);
+    SSL_CTX *client = SSL_CTX_new(TLS_client_method());
+    open_bed(&patient, context);
+    const int fd = connect_client();
+    SSL *ssl = SSL_new(client);
+    SSL_set_fd(ssl, fd);
+    assert_int_equal(with_turns(ssl, SSL_connect), 1);
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(SSL_write(ssl, letters + i, 1), 1);
+    until_one_waits();
+    assert_int_equal(SSL_write(ssl, letters + 5, 4), 4);
+    for (int i = 0; i < 100; i++)
+        turn();
+    resumes_at_once = true;
+    assert_int_equal(read_tls_answers(ssl, letters, 9 * ANSWER_BYTES), 9 * ANSWER_BYTES);
     SSL_free(ssl);
     close(fd);
     close_bed();
@@ -502,7 +732,15 @@ int main(void)
         cmocka_unit_test(a_client_that_was_reset_before_it_was_accepted_is_not_heard),
         cmocka_unit_test(clients_that_vanish_in_the_middle_leave_nothing),
         cmocka_unit_test(more_connections_than_allowed_are_turned_away),
+        cmocka_unit_test(what_is_behind_a_message_that_waits_is_answered_after_it),
+        cmocka_unit_test(a_message_that_waits_behind_a_slow_reader_is_answered_once),
+        cmocka_unit_test(a_message_that_waits_is_not_late_and_its_connection_not_idle),
+        cmocka_unit_test(a_client_that_has_said_its_last_word_still_gets_its_answers),
+        cmocka_unit_test(a_client_that_vanishes_while_it_waits_is_let_go),
+        cmocka_unit_test(a_client_that_talks_on_while_it_waits_is_kept_waiting),
+        cmocka_unit_test(C100_what_waits_is_answered_before_the_loop_ends),
         cmocka_unit_test(answers_wait_for_a_slow_reader_through_tls_too),
+        cmocka_unit_test(what_waits_through_tls_is_answered_in_order_too),
         cmocka_unit_test(a_handshake_has_its_time_however_often_a_byte_comes),
         cmocka_unit_test(a_client_with_a_certificate_may_resume_its_session),
         cmocka_unit_test(a_client_without_a_certificate_is_not_heard),

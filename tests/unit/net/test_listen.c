@@ -15,7 +15,7 @@
 static struct caudal_problem problem;
 static char directory[] = "/tmp/caudal-listen-XXXXXX";
 
-static int listen_on(const char *text, struct cdl_socket *sockets, size_t count)
+static int listen_on(const char *text, struct cdl_listening *sockets, size_t count)
 {
     struct cdl_endpoint endpoint;
     const char *why;
@@ -25,13 +25,13 @@ static int listen_on(const char *text, struct cdl_socket *sockets, size_t count)
     return cdl_listen(&endpoint, sockets, count, &problem);
 }
 
-static void close_all(struct cdl_socket *sockets, size_t count)
+static void close_all(struct cdl_listening *sockets, size_t count)
 {
     for (size_t i = 0; i < count; i++)
         close(sockets[i].fd);
 }
 
-static unsigned port_of(const struct cdl_socket *socket)
+static unsigned port_of(const struct cdl_listening *socket)
 {
     return (unsigned)atoi(strrchr(socket->text, ':') + 1);
 }
@@ -50,7 +50,7 @@ static int connect_to(unsigned port)
 static void the_real_port_is_told_and_answers(void **state)
 {
     (void)state;
-    struct cdl_socket socket;
+    struct cdl_listening socket;
     assert_int_equal(listen_on("127.0.0.1:0", &socket, 1), CAUDAL_OK);
     assert_true(socket.is_local);
     assert_false(socket.is_unix);
@@ -65,7 +65,7 @@ static void the_real_port_is_told_and_answers(void **state)
 static void C102_no_host_is_this_machine_only(void **state)
 {
     (void)state;
-    struct cdl_socket socket;
+    struct cdl_listening socket;
     assert_int_equal(listen_on(":0", &socket, 1), CAUDAL_OK);
     assert_true(socket.is_local);
     assert_memory_equal(socket.text, "127.0.0.1:", 10);
@@ -79,7 +79,7 @@ static void C102_no_host_is_this_machine_only(void **state)
 static void C102_an_IPv6_address_stands_in_brackets(void **state)
 {
     (void)state;
-    struct cdl_socket sockets[1];
+    struct cdl_listening sockets[1];
     const int probe = socket(AF_INET6, SOCK_STREAM, 0);
     const struct sockaddr_in6 loopback = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
     const bool has_ipv6 = probe >= 0 && bind(probe, (const struct sockaddr *)&loopback, sizeof loopback) == 0;
@@ -98,7 +98,7 @@ static void C102_an_IPv6_address_stands_in_brackets(void **state)
 static void a_host_that_is_not_ours_is_an_error_in_one_line(void **state)
 {
     (void)state;
-    struct cdl_socket socket;
+    struct cdl_listening socket;
     char longest[400];
     assert_int_equal(listen_on("192.0.2.1:0", &socket, 1), CAUDAL_ERR_ARGUMENT);
     assert_non_null(strstr(problem.message, "192.0.2.1:0"));
@@ -110,7 +110,7 @@ static void a_host_that_is_not_ours_is_an_error_in_one_line(void **state)
 static void C102_a_port_in_use_is_an_error(void **state)
 {
     (void)state;
-    struct cdl_socket first[2], second[2];
+    struct cdl_listening first[2], second[2];
     char text[CDL_LISTEN_TEXT_MAX];
     assert_int_equal(listen_on("127.0.0.1:0", first, 2), CAUDAL_OK); /* which would share with anyone who asks */
     snprintf(text, sizeof text, "%s", first[0].text);
@@ -130,7 +130,7 @@ static void several_sockets_share_one_port(void **state)
         SOCKETS = 4,
         CLIENTS = 64
     };
-    struct cdl_socket sockets[SOCKETS];
+    struct cdl_listening sockets[SOCKETS];
     int clients[CLIENTS];
     unsigned accepted = 0, busy = 0;
     assert_int_equal(listen_on("127.0.0.1:0", sockets, SOCKETS), CAUDAL_OK);
@@ -195,7 +195,7 @@ static int connect_unix(const char *name)
 static void C102_a_unix_socket_is_shared_by_all_who_accept(void **state)
 {
     (void)state;
-    struct cdl_socket sockets[3];
+    struct cdl_listening sockets[3];
     assert_int_equal(listen_on(unix_text("a"), sockets, 3), CAUDAL_OK);
     for (int i = 0; i < 3; i++) {
         assert_true(sockets[i].is_unix);
@@ -214,7 +214,7 @@ static void C102_a_unix_socket_is_shared_by_all_who_accept(void **state)
 static void C102_a_socket_file_that_was_left_is_replaced(void **state)
 {
     (void)state;
-    struct cdl_socket socket;
+    struct cdl_listening socket;
     for (int i = 0; i < 2; i++) {
         assert_int_equal(listen_on(unix_text("a"), &socket, 1), CAUDAL_OK);
         close(socket.fd); /* as a crash would */
@@ -226,7 +226,7 @@ static void C102_a_socket_file_that_was_left_is_replaced(void **state)
 static void C102_a_socket_that_somebody_listens_on_is_not(void **state)
 {
     (void)state;
-    struct cdl_socket first, second;
+    struct cdl_listening first, second;
     assert_int_equal(listen_on(unix_text("a"), &first, 1), CAUDAL_OK);
     assert_int_equal(listen_on(unix_text("a"), &second, 1), CAUDAL_ERR_ARGUMENT);
     assert_non_null(strstr(problem.message, unix_text("a")));
@@ -240,7 +240,7 @@ static void C102_a_socket_that_somebody_listens_on_is_not(void **state)
 static void a_file_that_is_no_socket_is_left_alone(void **state)
 {
     (void)state;
-    struct cdl_socket socket;
+    struct cdl_listening socket;
     struct stat status;
     close(open(path_of("a"), O_WRONLY | O_CREAT, 0600));
     assert_int_equal(listen_on(unix_text("a"), &socket, 1), CAUDAL_ERR_ARGUMENT);
@@ -252,7 +252,7 @@ static void a_file_that_is_no_socket_is_left_alone(void **state)
 static void a_path_that_cannot_be_is_an_error(void **state)
 {
     (void)state;
-    struct cdl_socket socket;
+    struct cdl_listening socket;
     static char path[121];
     memset(path, '/', sizeof path - 1);
     const struct cdl_endpoint endpoint = {.is_unix = true, .path = {path, sizeof path - 1}};
