@@ -95,3 +95,11 @@ void cdl_print_help(const struct cdl_command *command)
     }
     printf("  %-26s  %s\n", "--help", "this text");
 }
+
+int cdl_exit_printed(const struct cdl_command *command, int status)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return status;
+    fprintf(stderr, "caudal %s: standard output cannot be written\n", command->name);
+    return CDL_EXIT_ERROR;
+}

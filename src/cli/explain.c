@@ -236,6 +236,13 @@ static const char *promise(struct explain *explain, const struct caudal_limit *l
     return end(&writer);
 }
 
+static const char *sharing(struct explain *explain, const struct cdl_rate *rate)
+{
+    struct cdl_writer writer = begin(explain);
+    cdl_explain_sharing(explain->policy, (uint32_t)(rate - explain->policy->rates), &writer);
+    return end(&writer);
+}
+
 static const char *why(struct explain *explain, uint32_t limit, const struct cdl_account *account)
 {
     struct cdl_writer writer = begin(explain);
@@ -265,6 +272,7 @@ static const char *rate_text(const struct caudal_limit *limit)
 }
 
 static const char *const modes[] = {"enforce", "shadow", "off"};
+static const char *const sharings[] = {"strict", "leased", "local"};
 
 static bool counts(const struct cdl_account *account)
 {
@@ -296,6 +304,8 @@ static void print_rate(struct explain *explain, const struct cdl_rate *rate)
 {
     printf("  %s  (%s)\n", rate->name.bytes, rate_text(&rate->limit));
     printf("      %s\n", promise(explain, &rate->limit));
+    if (explain->policy->limits[rate->limit_index].sharing != CDL_SHARING_STRICT)
+        printf("      %s\n", sharing(explain, rate));
 }
 
 static void print_all_limits(struct explain *explain)
@@ -406,9 +416,12 @@ static void print_text(struct explain *explain, const struct cdl_plan *plan)
 static json_t *rate_json(struct explain *explain, const struct cdl_rate *rate)
 {
     const struct cdl_limit_rule *limit = &explain->policy->limits[rate->limit_index];
-    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:i}", "limit", limit->name.bytes, "name", rate->name.bytes, "rate",
-                     rate_text(&rate->limit), "promise", promise(explain, &rate->limit), "mode", modes[limit->mode],
-                     "line", (int)limit->place.line);
+    json_t *object = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:i}", "limit", limit->name.bytes, "name",
+                               rate->name.bytes, "rate", rate_text(&rate->limit), "promise",
+                               promise(explain, &rate->limit), "mode", modes[limit->mode], "sharing",
+                               sharings[limit->sharing], "line", (int)limit->place.line);
+    json_object_set_new(object, "shared", json_string(sharing(explain, rate)));
+    return object;
 }
 
 static json_t *key_json(struct explain *explain, const struct cdl_limit_rule *limit, const struct cdl_account *account)

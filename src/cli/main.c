@@ -6,9 +6,7 @@
 #include "cli/cli.h"
 
 static const struct cdl_command *const commands[] = {
-    &cdl_command_serve,
-    &cdl_command_validate,
-    &cdl_command_explain,
+    &cdl_command_serve, &cdl_command_take, &cdl_command_validate, &cdl_command_explain, &cdl_command_doctor,
 };
 #define COMMAND_COUNT (sizeof commands / sizeof commands[0])
 

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-COMMANDS = ["validate", "explain"]
+COMMANDS = ["take", "validate", "explain", "doctor"]
 
 
 def test_version(caudal):
