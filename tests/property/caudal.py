@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 OK = 0
 ERR_ARGUMENT, ERR_MEMORY, ERR_SYNTAX, ERR_LIMIT, ERR_UNKNOWN = -1, -2, -3, -4, -5
-ERR_EXISTS, ERR_KEY, ERR_FULL, ERR_UNSUPPORTED = -6, -7, -8, -9
+ERR_EXISTS, ERR_KEY, ERR_FULL, ERR_UNSUPPORTED, ERR_STORE = -6, -7, -8, -9, -10
 
 ALGORITHMS = ("token_bucket", "fixed_window", "sliding_window", "sliding_log", "unlimited")
 VERDICTS = (None, "allow", "deny", "never")
@@ -44,7 +44,8 @@ class _Request(ctypes.Structure):
 
 
 class _StoreOptions(ctypes.Structure):
-    _fields_ = [("size", c_size_t), ("clock", c_void_p), ("allocator", c_void_p)]
+    _fields_ = [("size", c_size_t), ("clock", c_void_p), ("allocator", c_void_p), ("secret", c_char_p),
+                ("secret_length", c_size_t), ("deadline_ns", c_int64)]
 
 
 class _StoreStats(ctypes.Structure):
@@ -174,11 +175,14 @@ def limit_check(limit):
 
 
 class Store:
-    def __init__(self, url="memory:", clock_ns=0):
+    def __init__(self, url="memory:", clock_ns=0, secret=b"", deadline_ns=0):
+        """`clock_ns` of None: the system's clock."""
         self._names = 0
-        self._clock = _lib.caudal_fake_clock_new(clock_ns)
+        self._clock = None if clock_ns is None else _lib.caudal_fake_clock_new(clock_ns)
         self._store, problem = c_void_p(), _Problem()
-        options = _StoreOptions(ctypes.sizeof(_StoreOptions), _lib.caudal_fake_clock_clock(self._clock), None)
+        options = _StoreOptions(ctypes.sizeof(_StoreOptions),
+                                None if self._clock is None else _lib.caudal_fake_clock_clock(self._clock), None, secret,
+                                len(secret), deadline_ns)
         status = _lib.caudal_store_open(url.encode(), byref(options), byref(self._store), byref(problem))
         if status != OK:
             self.close()
@@ -186,7 +190,8 @@ class Store:
 
     def close(self):
         _lib.caudal_store_close(self._store)
-        _lib.caudal_fake_clock_free(self._clock)
+        if self._clock is not None:
+            _lib.caudal_fake_clock_free(self._clock)
         self._store = self._clock = None
 
     def set_clock(self, now_ns):
