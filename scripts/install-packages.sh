@@ -37,6 +37,7 @@ e2e         haproxy                program haproxy
 e2e         apache2-bin            program apache2
 e2e         lua-socket             none    -
 e2e         openssl                program openssl
+e2e         redis-server           program redis-server
 e2e         systemd                program systemd-analyze
 check-long  gcc-aarch64-linux-gnu  program aarch64-linux-gnu-gcc
 check-long  libc6-dev-arm64-cross  none    -
@@ -49,6 +50,7 @@ check-long  libuv1-dev:arm64       none    -
 check-long  libyaml-dev:arm64      none    -
 bench       wrk                    program wrk
 bench       nginx                  program nginx
+bench       redis-server           program redis-server
 '
 
 die() {

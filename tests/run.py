@@ -273,6 +273,8 @@ def run_pytest(stage, build_name, env, tests="tests/property", arguments=()):
     say(f"{stage.name}: running {tests} on build/{build_name}")
     status, text = stage.run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}",
                              *arguments, tests, env=env, timeout=3600)
+    for note in re.findall(r"^NOTE: .*$", text, re.MULTILINE):
+        say(f"{stage.name}: {note}")
     failures_before = len(stage.failures)
     if report.exists():
         for case in xml.etree.ElementTree.parse(report).getroot().iter("testcase"):
@@ -320,12 +322,50 @@ def e2e_long(stage):
     run_e2e(stage, "release", {}, "--long")
 
 
+def run_redis(stage, build_name, env, *arguments):
+    # The tests' own python loads the library of the release: a sanitizer's would have to come before python's.
+    library = build(stage, "release") / "src" / "libcaudal.so"
+    hammer = build(stage, build_name) / "tests" / "hammer"
+    run_pytest(stage, build_name, {"CAUDAL_HAMMER": str(hammer), "CAUDAL_LIBRARY": str(library), **env}, "tests/redis",
+               arguments)
+
+
+def redis(stage):
+    run_redis(stage, "release", {})
+
+
+def redis_asan(stage):
+    run_redis(stage, "asan", SANITIZER_ENV, "-m", "not measured")
+
+
+def redis_long(stage):
+    run_redis(stage, "release", {}, "--long")
+
+
 def model(stage, *arguments):
     status, text = stage.run("bash", "tests/model/run.sh", *arguments, timeout=3600)
     stage.record_tap("model", text, status)
 
 
-def fuzz(stage, default_seconds=10):
+def simulation(stage, seeds=10000):
+    """Leases under simulation, one process a core. Each judge of each process is a test."""
+    program = build(stage, "release") / "tests" / "simulate"
+    bounds = [1 + seeds * part // CORES for part in range(CORES + 1)]
+    ranges = [f"{begin}-{end - 1}" for begin, end in zip(bounds, bounds[1:])]
+    say(f"{stage.name}: {seeds} seeds")
+    with concurrent.futures.ThreadPoolExecutor(CORES) as pool:
+        runs = pool.map(lambda seeds: stage.run(program, "--seeds", seeds, timeout=14400), ranges)
+        for seeds_of_run, (status, text) in zip(ranges, runs):
+            stage.record_tap(f"seeds {seeds_of_run}", text, status)
+
+
+def simulation_asan(stage):
+    program = build(stage, "asan") / "tests" / "simulate"
+    status, text = stage.run(program, "--seeds", "1-400", env=SANITIZER_ENV)
+    stage.record_tap("seeds 1-400", text, status)
+
+
+def fuzz(stage, default_seconds=6):
     seconds = int(os.environ.get("FUZZ_SECONDS") or default_seconds)
     folder = build(stage, "fuzz")
     targets = [pathlib.Path(target["filename"][0])
@@ -364,7 +404,7 @@ def install(stage):
     stage.must("meson", "install", "-C", folder, "--no-rebuild", "--destdir", root)
     (pkg_config_folder,) = root.rglob("pkgconfig")
     (library,) = pkg_config_folder.parent.glob("libcaudal.so")
-    env = {"PKG_CONFIG_LIBDIR": str(pkg_config_folder), "PKG_CONFIG_SYSROOT_DIR": str(root),
+    env = {"PKG_CONFIG_PATH": str(pkg_config_folder), "PKG_CONFIG_SYSROOT_DIR": str(root),
            "LD_LIBRARY_PATH": str(library.parent)}
 
     for name, flags, link in (("shared", [], []), ("static", ["--static"], ["-static"])):
@@ -413,21 +453,29 @@ STAGES = {
     "property-asan": property_asan,
     "cli": cli,
     "model": model,
+    "simulation": simulation,
+    "simulation-asan": simulation_asan,
     "e2e": e2e,
     "e2e-asan": e2e_asan,
+    "redis": redis,
+    "redis-asan": redis_asan,
     "fuzz": fuzz,
     "install": install,
     "clang": clang,
     "aarch64": aarch64,
     "property-long": property_long,
     "e2e-long": e2e_long,
+    "redis-long": redis_long,
     "model-long": lambda stage: model(stage, "long"),
+    "simulation-long": lambda stage: simulation(stage, 1000000),
     "fuzz-long": lambda stage: fuzz(stage, default_seconds=300),
 }
 # In the order in which they start: what others wait for comes first, then what takes long.
-CHECK = ["asan", "release", "e2e", "model", "property", "gates", "tsan", "property-asan", "cli", "tidy", "install", "fuzz"]
-CHECK_LONG = ["asan", "release", "e2e-long", "e2e-asan", "model-long", "property-long", "gates", "tsan", "property-asan",
-              "cli", "tidy", "install", "clang", "aarch64", "fuzz-long"]
+CHECK = ["asan", "release", "e2e", "redis", "tidy", "model", "fuzz", "simulation", "property", "tsan", "property-asan", "cli",
+         "gates", "install", "simulation-asan"]
+CHECK_LONG = ["asan", "release", "e2e-long", "e2e-asan", "redis-long", "redis-asan", "model-long", "simulation-long",
+              "property-long", "gates", "tsan", "property-asan", "cli", "tidy", "install", "clang", "aarch64",
+              "simulation-asan", "fuzz-long"]
 
 # ------------------------------------------------------------------------------------------------------------- run
 
@@ -465,8 +513,8 @@ def end_children():
 
 
 def run_stages(names):
-    """Two stages at a time on two cores; returns the stages in the order of their names."""
-    pool = concurrent.futures.ThreadPoolExecutor(CORES)
+    """One stage more at a time than there are cores, for some do little but wait; returns the stages in the order of their names."""
+    pool = concurrent.futures.ThreadPoolExecutor(CORES + 1)
     try:
         return list(pool.map(run_stage, names))
     except KeyboardInterrupt:
