@@ -16,7 +16,7 @@ local function convert(w, f, n1, d1, n, d)
   local g, h = gcd(n1, n), gcd(d, d1)
   local k = d1 / h
   local p, q, m = (n1 / g) * (d / h), k * (n / g), n * k
-  if (w + 1) * (p / q) >= 4503599627370496 then return 4503599627370496, 0, 1 end -- beyond all capacities: anchored anew
+  if (w + f / n1) * (p / q) >= 4503599627370496 then return 4503599627370496, 0, 1 end -- beyond all capacities: anchored anew
   if p >= 9007199254740992 or m > 4503599627370496 or d * k > 4503599627370496 then
     return floor((w + f / n1) * (p / q) * (1 - 2 ^ -50)), 0, 1
   end

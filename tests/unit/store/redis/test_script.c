@@ -630,6 +630,21 @@ static void test_a_debt_too_fine_to_keep_is_rounded_down_by_a_microsecond_of_ref
     assert_true(asked->decisions[0].reset_after_ns >= exact - MICROSECOND - 1);
 }
 
+/* A fraction of a microsecond at a fast rate may be years at a slow one, where the whole microsecond would be beyond all. */
+static void test_a_small_debt_stays_small_however_slow_the_rate(void **state)
+{
+    (void)state;
+    const struct caudal_limit fast = bucket_of(1000000, 200, MICROSECOND), slow = bucket_of(2, 1, 2 * YEAR);
+    struct asked *asked = fresh(&fast, 't', cdl_question_take(1));
+    asked->now_ns = EPOCH;
+    ask(asked);
+    assert_int_equal(cdl_redis_limit_make(&slow, &asked->limits[0], NULL), CAUDAL_OK);
+    asked->questions[0] = cdl_question_take(0);
+    ask(asked);
+    assert_int_equal(asked->decisions[0].remaining, 1);
+    assert_in_range(asked->decisions[0].reset_after_ns, 2 * YEAR - 2 * MICROSECOND, 2 * YEAR);
+}
+
 /* A limit as odd as may be: two in three have periods that share no divisor with anything, and so take all the room there is. */
 static struct caudal_limit odd_bucket(struct rng *rng, struct cdl_redis_limit *made)
 {
@@ -926,6 +941,7 @@ int main(void)
         cmocka_unit_test(test_undoing_gives_back_what_is_left_of_a_charge),
         cmocka_unit_test(test_undoing_leaves_what_others_have_logged_since),
         cmocka_unit_test(test_a_debt_too_fine_to_keep_is_rounded_down_by_a_microsecond_of_refill),
+        cmocka_unit_test(test_a_small_debt_stays_small_however_slow_the_rate),
         cmocka_unit_test(test_all_that_there_is_and_no_more),
         cmocka_unit_test(test_the_quick_way_decides_as_the_long_one),
         cmocka_unit_test(test_a_key_is_kept_until_it_has_recovered),
