@@ -20,6 +20,8 @@ nanosecond. Where this leaves the model:
 import pathlib
 import random
 import sys
+from fractions import Fraction
+from math import gcd
 
 sys.dont_write_bytecode = True
 TESTS = pathlib.Path(__file__).resolve().parent.parent
@@ -52,6 +54,16 @@ def draw_limit(rng, algorithm=None):
         count = 0 if rng.random() < 0.03 else count
         return Limit(algorithm, count, period, min(burst, 30 * YEAR * count // period) if count else burst)
     return Limit(algorithm, min(count, 60) if algorithm == "sliding_log" else count, period)
+
+
+def keeps_exactly(limit, other):
+    """Whether a bucket's debt under `limit` has a fraction under `other` that 52 bits can hold: docs/formats/redis.md, "A bucket's rate"."""
+    if limit.algorithm != "token_bucket":
+        return True
+    (n1, d1), (n, d) = (Fraction(each.count * US, each.period_ns).as_integer_ratio() if each.count else (1, 1)
+                        for each in (limit, other))
+    k = d1 // gcd(d, d1)
+    return max(n * k, d * k, n1 // gcd(n1, n) * (d // gcd(d, d1))) <= 2**52
 
 
 def model_of(limit):
@@ -206,9 +218,10 @@ class History:
     def set_limit(self, key):
         if key.limit.algorithm == "token_bucket":
             key.rates += 1
-            if key.rates > 2:
-                key.forget()
-        key.limit = draw_limit(self.rng, key.limit.algorithm)
+        limit = draw_limit(self.rng, key.limit.algorithm)
+        if key.rates > 2 or not keeps_exactly(key.limit, limit):
+            key.forget()
+        key.limit = limit
         self.record.append((self.now, key.number, "set_limit", key.limit))
         self.store.set_limit(key.number, key.limit, self.now)
         key.model.set_limit(self.now, oracle.Limit(key.limit.algorithm, key.limit.count, key.limit.period_ns, key.limit.burst))
