@@ -1,7 +1,6 @@
 /* The life of a server: start, reload, drain. The main thread runs all of this; see server.h for who owns what. */
 #include "server/server.h"
 
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +10,7 @@
 
 #include "base/memory.h"
 #include "base/problem.h"
+#include "base/secret_file.h"
 #include "server/exchange.h"
 #include "server/notify.h"
 #include "store/url.h"
@@ -22,16 +22,11 @@
 
 /* ---- secrets ---- */
 
-/* Reads a secret from a file, without the line end that an editor leaves. Returns its length, 0 when there is none. */
+/* Reads a secret from a file, NUL-terminated. Returns its length, 0 when there is none. */
 static size_t read_secret(struct cdl_slice file, char *secret, size_t size)
 {
-    const int fd = open(file.bytes, O_RDONLY | O_CLOEXEC);
-    const ssize_t got = fd < 0 ? -1 : read(fd, secret, size - 1);
-    if (fd >= 0)
-        close(fd);
-    size_t length = got > 0 ? (size_t)got : 0;
-    while (length > 0 && (secret[length - 1] == '\n' || secret[length - 1] == '\r'))
-        length--;
+    const ssize_t got = cdl_secret_file_read(file.bytes, secret, size - 1);
+    const size_t length = got > 0 ? (size_t)got : 0;
     secret[length] = '\0';
     return length;
 }
