@@ -97,8 +97,9 @@ struct caudal_store_options {
  *
  * "memory:" keeps its state in this process. Parameters, as in "memory:?keys=1000000&log_entries=50000":
  *   keys         keys held at once (default 1000000; 1 to 2^32): about 21 bytes each, fixed at open
- *   wide_keys    keys held at once whose state does not fit 64 bits: sliding logs, and windows with large counts
- *                (default keys/16 or 1024, the larger; 1 to 2^24): about 72 bytes each
+ *   wide_keys    keys held at once whose state does not fit 64 bits: sliding logs, windows with large counts, and keys whose
+ *                limit comes with each question (default keys, but 1024 at least and 2^24 at most; 1 to 2^28): about 90
+ *                bytes each
  *   log_entries  admissions held at once by all sliding logs together (default keys or 65536, the larger; at most
  *                2^30): about 13 bytes each
  * The memory of the last two is reserved at open and touched only as it is used.

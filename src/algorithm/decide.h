@@ -24,6 +24,8 @@ struct cdl_question {
     /* Of CDL_UNDO: when the charge was made, by either clock. What has expired or been refilled of it since is not given back
      * once more: others may have had it. */
     int64_t charged_monotonic_ns, charged_realtime_ns;
+    /* What is enforced, of a limit that comes with each call (cdl_add_per_call_limit); NULL for any other. */
+    const struct caudal_limit *limit;
 };
 
 static inline struct cdl_question cdl_question_take(uint64_t cost)

@@ -3,18 +3,22 @@
 #include <stdint.h>
 #include <string.h>
 
-/* "LENGTH:", without printf, which would take longer than all the rest; returns how long it is. */
-static size_t write_head(size_t length, char head[24])
+static size_t count_digits(size_t number)
 {
-    char digits[20];
-    size_t count = 0, written = 0;
-    do
-        digits[count++] = (char)('0' + length % 10);
-    while ((length /= 10) != 0);
-    while (count > 0)
-        head[written++] = digits[--count];
-    head[written++] = ':';
-    return written;
+    size_t count = 1;
+    for (; number >= 100; number /= 100)
+        count += 2;
+    return count + (number >= 10);
+}
+
+/* "LENGTH:", without printf, which would take longer than all the rest. */
+static char *write_head(char *at, size_t digits, size_t length)
+{
+    for (size_t i = digits; i > 1; i--, length /= 10)
+        at[i - 1] = (char)('0' + length % 10);
+    at[0] = (char)('0' + length);
+    at[digits] = ':';
+    return at + digits + 1;
 }
 
 int caudal_key_join(const struct caudal_key_part *parts, size_t count, void *buffer, size_t size, size_t *length)
@@ -26,21 +30,19 @@ int caudal_key_join(const struct caudal_key_part *parts, size_t count, void *buf
     for (size_t i = 0; i < count; i++) {
         if (parts[i].bytes == NULL && parts[i].length > 0)
             return CAUDAL_ERR_ARGUMENT;
-        char head[24];
-        size_t head_length = write_head(parts[i].length, head);
+        const size_t digits = count_digits(parts[i].length);
         size_t part_length;
-        if (__builtin_add_overflow(head_length + 1, parts[i].length, &part_length) ||
+        if (__builtin_add_overflow(digits + 2, parts[i].length, &part_length) ||
             __builtin_add_overflow(total, part_length, &total)) {
             *length = SIZE_MAX;
             return CAUDAL_ERR_KEY;
         }
         if (out == NULL || total > size)
             continue; /* only count on, so that the caller learns how much it takes */
-        char *at = out + total - part_length;
-        memcpy(at, head, head_length);
+        char *at = write_head(out + total - part_length, digits, parts[i].length);
         if (parts[i].length > 0)
-            memcpy(at + head_length, parts[i].bytes, parts[i].length);
-        at[part_length - 1] = ',';
+            memcpy(at, parts[i].bytes, parts[i].length);
+        at[parts[i].length] = ',';
     }
     *length = total;
     return total > size || total > CAUDAL_KEY_MAX ? CAUDAL_ERR_KEY : CAUDAL_OK;

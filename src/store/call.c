@@ -33,11 +33,16 @@ static struct cdl_instant instant_of(const struct caudal_store *store, const str
 static int decide_together(struct caudal_store *store, struct cdl_call *call, struct cdl_instant *now)
 {
     struct caudal_request requests[CAUDAL_TAKE_ALL_MAX];
+    const struct caudal_limit *limits[CAUDAL_TAKE_ALL_MAX];
+    bool come_along = false;
     for (size_t i = 0; i < call->count; i++) {
         requests[i] = call->requests[i];
         requests[i].cost = call->questions[i].maximum;
+        limits[i] = call->questions[i].limit;
+        come_along |= limits[i] != NULL;
     }
-    return store->ops->decide_all(store, call->questions[0].operation, requests, call->count, now, call->decisions);
+    return store->ops->decide_all(store, call->questions[0].operation, requests, come_along ? limits : NULL,
+                                  call->count, now, call->decisions);
 }
 
 static int decide_one(struct caudal_store *store, const struct caudal_request *request,
@@ -75,7 +80,9 @@ bool cdl_store_ask(struct caudal_store *store, struct cdl_store_client *client, 
         return true;
     }
     struct cdl_instant now = instant_of(store, call);
-    call->status = call->together ? decide_together(store, call, &now) : decide_each(store, call, &now);
+    /* All or nothing of one is that one, and the store need not look before it takes. */
+    const bool together = call->together && call->count > 1;
+    call->status = together ? decide_together(store, call, &now) : decide_each(store, call, &now);
     call->failure = CDL_STORE_NONE;
     /* A clock is not read for that alone. */
     call->decided_at_ns = now.has_realtime ? now.realtime_ns : 0;

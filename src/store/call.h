@@ -15,7 +15,8 @@
 #include "store/store.h"
 
 /* Questions to a store: decided together, all or nothing, when `together` (then all are CDL_TAKE, or all CDL_PEEK, with minimum ==
- * maximum), else each by itself (CDL_TAKE, CDL_PEEK, CDL_REFUND, CDL_RESET). The caller owns all memory, keys included, until `done`, and fills in the first part. */
+ * maximum), else each by itself (CDL_TAKE, CDL_PEEK, CDL_REFUND, CDL_RESET). The caller owns all memory, keys
+ * and limits included, until `done`, and fills in the first part. */
 struct cdl_call {
     const struct caudal_request *requests; /* checked: see cdl_check_request */
     const struct cdl_question *questions;  /* one each; what a request's `cost` says is not looked at */
@@ -25,7 +26,8 @@ struct cdl_call {
     bool
         for_book; /* an errand of a lease store's own, whose answer nobody but its book hears: see store/lease/book.h */
     const int64_t *now_ns; /* the caller's time; NULL: the store's own clock */
-    int64_t deadline_ns;   /* of caudal_clock_system()'s monotonic clock; 0: what the store allows, from now on */
+    int64_t
+        deadline_ns; /* of caudal_clock_system()'s monotonic clock, if that is before what the store allows; 0: none */
     /* Called once, never within cdl_store_ask when that said that the answer comes later. Every decision has its own `status`; with
      * `together` all have the same, and so has the call. */
     void (*done)(struct cdl_call *call);

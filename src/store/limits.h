@@ -30,7 +30,14 @@ enum cdl_layout {
     CDL_LAYOUT_WINDOW, /* one word: index, previous, current */
     CDL_LAYOUT_WIDE_WINDOW,
     CDL_LAYOUT_LOG,
+    CDL_LAYOUT_PER_CALL, /* whatever each call says: a wide state that tells what it was counted by */
 };
+
+/* Whether states of that layout live in the wide table. */
+static inline bool cdl_layout_is_wide(uint32_t layout)
+{
+    return layout == CDL_LAYOUT_WIDE_WINDOW || layout == CDL_LAYOUT_LOG || layout == CDL_LAYOUT_PER_CALL;
+}
 
 /* How a window's counters are packed into one word. The index has as many bits as all instants of 64 bits need, so that no
  * window number ever wraps; the counters share the rest. */

@@ -14,6 +14,8 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "base/problem.h"
+
 static enum cdl_layout layout_of(const struct caudal_limit *limit, struct cdl_window_fields fields)
 {
     switch (limit->algorithm) {
@@ -49,6 +51,7 @@ static void fill_view(struct cdl_limit_view *view, const struct caudal_limit *li
     case CDL_LAYOUT_LOG:
         view->log = (struct cdl_log_rule){limit->count, (int64_t)limit->period_ns};
         break;
+    case CDL_LAYOUT_PER_CALL:
     case CDL_LAYOUT_NONE:
         break;
     }
@@ -78,7 +81,7 @@ static void retire(struct cdl_memory_store *store, uint16_t number, uint32_t lay
 {
     if (number == 0)
         return;
-    if (layout == CDL_LAYOUT_WIDE_WINDOW || layout == CDL_LAYOUT_LOG)
+    if (cdl_layout_is_wide(layout))
         cdl_wide_drop(&store->wide, number);
     else if (layout != CDL_LAYOUT_NONE)
         cdl_table_sweep(&store->table, number, drop_entry, NULL);
@@ -133,33 +136,50 @@ void cdl_memory_recentre(struct cdl_memory_store *store, struct cdl_limit_slot *
 
 /* ---- adding, finding, removing ---- */
 
-int cdl_memory_add_limit(struct caudal_store *head, const char *name, const struct caudal_limit *limit, uint32_t *id,
-                         struct caudal_problem *problem)
+/* Publishes a limit under a new name, with a salt and a number of its own. */
+static int add_view(struct cdl_memory_store *store, const char *name, const struct caudal_limit *limit,
+                    struct cdl_limit_view *view, uint32_t *id)
 {
-    (void)problem; /* every legal limit is one of its own */
-    struct cdl_memory_store *store = cdl_memory_store(head);
-    struct cdl_instant now = cdl_instant_read(head->clock);
-    struct cdl_limit_view view;
-    memset(&view, 0, sizeof view);
-    if (getrandom(&view.salt, sizeof view.salt, 0) != (ssize_t)sizeof view.salt)
+    if (getrandom(&view->salt, sizeof view->salt, 0) != (ssize_t)sizeof view->salt)
         return CAUDAL_ERR_MEMORY;
-    fill_view(&view, limit, &now);
-
     pthread_mutex_lock(&store->limits->lock);
     int status = cdl_limits_by_name(store->limits, name) >= 0 ? CAUDAL_ERR_EXISTS : CAUDAL_OK;
     if (status == CAUDAL_OK && store->limits->free_head == store->limits->free_tail)
         status = CAUDAL_ERR_FULL; /* there are more numbers than limits, but a window that became wide holds two */
     struct cdl_limit_slot *slot = NULL;
     if (status == CAUDAL_OK)
-        slot = cdl_limits_add(store->limits, &head->allocator, name, id, &status);
+        slot = cdl_limits_add(store->limits, &store->head.allocator, name, id, &status);
     if (slot != NULL) {
-        view.number = cdl_limits_take_number(store->limits, *id & UINT16_MAX);
-        view.id = *id;
+        view->number = cdl_limits_take_number(store->limits, *id & UINT16_MAX);
+        view->id = *id;
         slot->limit = *limit;
-        cdl_limit_publish(slot, &view, NULL);
+        cdl_limit_publish(slot, view, NULL);
     }
     pthread_mutex_unlock(&store->limits->lock);
     return status;
+}
+
+int cdl_memory_add_limit(struct caudal_store *head, const char *name, const struct caudal_limit *limit, uint32_t *id,
+                         struct caudal_problem *problem)
+{
+    (void)problem; /* every legal limit is one of its own */
+    struct cdl_instant now = cdl_instant_read(head->clock);
+    struct cdl_limit_view view;
+    memset(&view, 0, sizeof view);
+    fill_view(&view, limit, &now);
+    return add_view(cdl_memory_store(head), name, limit, &view, id);
+}
+
+int cdl_memory_add_per_call_limit(struct caudal_store *head, const char *name, uint32_t *id,
+                                  struct caudal_problem *problem)
+{
+    (void)problem;
+    const struct caudal_limit none = {
+        .size = sizeof none, .algorithm = CAUDAL_UNLIMITED, .burst = CAUDAL_BURST_DEFAULT};
+    struct cdl_limit_view view;
+    memset(&view, 0, sizeof view);
+    view.layout = CDL_LAYOUT_PER_CALL;
+    return add_view(cdl_memory_store(head), name, &none, &view, id);
 }
 
 int cdl_memory_find_limit(struct caudal_store *head, const char *name, uint32_t *id)
@@ -234,6 +254,7 @@ static bool keeps_meaning(struct cdl_limit_view *view, const struct caudal_limit
     case CDL_LAYOUT_LOG:
         view->log = (struct cdl_log_rule){limit->count, (int64_t)limit->period_ns};
         return true;
+    case CDL_LAYOUT_PER_CALL:
     case CDL_LAYOUT_NONE:
         break;
     }
@@ -282,13 +303,14 @@ static int renumber(struct cdl_memory_store *store, struct cdl_limit_slot *slot,
 int cdl_memory_set_limit(struct caudal_store *head, uint32_t id, const struct caudal_limit *limit,
                          struct cdl_instant *now, struct caudal_problem *problem)
 {
-    (void)problem;
     struct cdl_memory_store *store = cdl_memory_store(head);
     struct cdl_limit_view view;
     int status = CAUDAL_ERR_UNKNOWN;
     pthread_mutex_lock(&store->limits->lock);
     struct cdl_limit_slot *slot = locked_slot(store, id, &view);
-    if (slot != NULL) {
+    if (slot != NULL && view.layout == CDL_LAYOUT_PER_CALL) {
+        status = cdl_problem(problem, CAUDAL_ERR_UNSUPPORTED, 0, "what it enforces comes with each call");
+    } else if (slot != NULL) {
         const int64_t monotonic_ns = cdl_instant_monotonic(now);
         if (view.layout == CDL_LAYOUT_BUCKET && !cdl_token_clock_covers(&view.bucket, monotonic_ns))
             recentre(store, slot, &view, monotonic_ns);

@@ -54,6 +54,11 @@ static int64_t entry_time_left(void *context, uint64_t tag, uint64_t state)
     return cdl_window_time_to_empty(&view.window, cdl_instant_realtime(judge->now), &window);
 }
 
+static int64_t per_call_now(struct cdl_instant *now, enum caudal_algorithm algorithm)
+{
+    return cdl_per_call_is_aligned(algorithm) ? cdl_instant_realtime(now) : cdl_instant_monotonic(now);
+}
+
 static int64_t record_time_left(void *context, const struct cdl_wide_record *record, const struct cdl_log_pool *pool)
 {
     const struct cdl_memory_judge *judge = context;
@@ -64,7 +69,9 @@ static int64_t record_time_left(void *context, const struct cdl_wide_record *rec
     cdl_limit_read(slot, &view, NULL);
     if (view.number != record->number)
         return 0; /* left over from before a change of the limit, which is about to sweep it away */
-    if (record->is_log)
+    if (record->kind == CDL_WIDE_PER_CALL)
+        return cdl_per_call_time_left(&record->per_call, per_call_now(judge->now, record->per_call.algorithm));
+    if (record->kind == CDL_WIDE_LOG)
         return cdl_log_time_to_empty(&view.log, cdl_instant_monotonic(judge->now), &record->log, pool);
     return cdl_window_time_to_empty(&view.window, cdl_instant_realtime(judge->now), &record->window);
 }
@@ -277,7 +284,7 @@ static void decide_wide_window(struct inquiry *inquiry, struct cdl_wide_stripe *
     struct cdl_wide_record *record = cdl_wide_find(wide, stripe, inquiry->hash, view->number);
     struct cdl_window_state window;
     if (record == NULL && view->previous_number != 0 && extract_narrow(inquiry, &window)) {
-        record = cdl_wide_insert(wide, stripe, inquiry->hash, view->number, false, judge);
+        record = cdl_wide_insert(wide, stripe, inquiry->hash, view->number, CDL_WIDE_WINDOW, judge);
         record->window = window;
     }
     if (record != NULL)
@@ -286,7 +293,7 @@ static void decide_wide_window(struct inquiry *inquiry, struct cdl_wide_stripe *
                            inquiry->decision))
         return;
     if (record == NULL)
-        record = cdl_wide_insert(wide, stripe, inquiry->hash, view->number, false, judge);
+        record = cdl_wide_insert(wide, stripe, inquiry->hash, view->number, CDL_WIDE_WINDOW, judge);
     record->window = window;
 }
 
@@ -308,7 +315,20 @@ static void decide_log(struct inquiry *inquiry, struct cdl_wide_stripe *stripe, 
     bool changed = cdl_log_decide(&view->log, inquiry->now->monotonic_ns, record != NULL ? &record->log : &log,
                                   &stripe->pool, inquiry->question, inquiry->decision);
     if (changed && record == NULL)
-        cdl_wide_insert(wide, stripe, inquiry->hash, view->number, true, judge)->log = log;
+        cdl_wide_insert(wide, stripe, inquiry->hash, view->number, CDL_WIDE_LOG, judge)->log = log;
+}
+
+static void decide_per_call(struct inquiry *inquiry, struct cdl_wide_stripe *stripe, const struct cdl_wide_judge *judge)
+{
+    const struct cdl_wide_table *wide = &inquiry->store->wide;
+    const struct caudal_limit *limit = inquiry->question->limit;
+    struct cdl_wide_record *record = cdl_wide_find(wide, stripe, inquiry->hash, inquiry->view.number);
+    struct cdl_per_call_state first;
+    const bool changed = cdl_per_call_decide(limit, per_call_now(inquiry->now, limit->algorithm), record == NULL,
+                                             record != NULL ? &record->per_call : &first, inquiry->question,
+                                             inquiry->decision);
+    if (changed && record == NULL)
+        cdl_wide_insert(wide, stripe, inquiry->hash, inquiry->view.number, CDL_WIDE_PER_CALL, judge)->per_call = first;
 }
 
 static enum outcome decide_wide(struct inquiry *inquiry)
@@ -326,6 +346,8 @@ static enum outcome decide_wide(struct inquiry *inquiry)
     inquiry->now = &later;
     if (!cdl_limit_unchanged(inquiry->slot, inquiry->version))
         outcome = RESTART;
+    else if (inquiry->view.layout == CDL_LAYOUT_PER_CALL)
+        decide_per_call(inquiry, stripe, &judge);
     else if (inquiry->view.layout == CDL_LAYOUT_LOG)
         decide_log(inquiry, stripe, &judge);
     else
@@ -381,6 +403,9 @@ static enum outcome decide_under_view(struct inquiry *inquiry, const struct cdl_
     case CDL_LAYOUT_LOG:
         cdl_instant_monotonic(inquiry->now);
         return decide_wide(inquiry);
+    case CDL_LAYOUT_PER_CALL:
+        per_call_now(inquiry->now, inquiry->question->limit->algorithm);
+        return decide_wide(inquiry);
     case CDL_LAYOUT_NONE:
         break;
     }
@@ -406,6 +431,9 @@ static __attribute__((noinline)) int decide_hashed(struct cdl_memory_store *stor
     do {
         if (!read_limit(&inquiry, id))
             return CAUDAL_ERR_UNKNOWN;
+        const int status = inquiry.view.layout == CDL_LAYOUT_PER_CALL ? cdl_per_call_check(question->limit) : CAUDAL_OK;
+        if (status != CAUDAL_OK)
+            return status;
         const struct cdl_table_place place = cdl_table_place(&store->table, hash, inquiry.view.salt);
         if (decide_under_view(&inquiry, &place) == DONE)
             return CAUDAL_OK;
@@ -435,6 +463,35 @@ static inline bool take_one(struct cdl_memory_store *store, uint32_t id, struct 
     const uint64_t tag = place.fingerprint | view.number;
     return take_present(&view, cdl_table_find(&place, tag), tag, cdl_token_moment(&view.bucket, now_ns), cost,
                         decision);
+}
+
+static void memory_expect(struct caudal_store *head, const struct caudal_request *request,
+                          struct cdl_expected *expected)
+{
+    struct cdl_memory_store *store = cdl_memory_store(head);
+    const struct cdl_key_hash hash = hash_of(store, request);
+    const struct cdl_limit_slot *slot = cdl_limits_find(store->limits, request->limit);
+    struct cdl_limit_view view;
+    expected->index = NULL;
+    if (slot == NULL || !cdl_limit_try_read(slot, &view))
+        return;
+    if (!cdl_layout_is_wide(view.layout)) {
+        const struct cdl_table_place place = cdl_table_place(&store->table, hash, view.salt);
+        cdl_table_prefetch(&place);
+        return;
+    }
+    const struct cdl_wide_stripe *stripe = cdl_wide_stripe(&store->wide, hash);
+    expected->index = cdl_wide_bucket(&store->wide, stripe, hash, view.number);
+    expected->records = stripe->records;
+    __builtin_prefetch(stripe, 1);
+    __builtin_prefetch(expected->index);
+}
+
+static void memory_expect_more(struct cdl_expected *expected)
+{
+    if (expected->index != NULL)
+        __builtin_prefetch(
+            (const struct cdl_wide_record *)expected->records + __atomic_load_n(expected->index, __ATOMIC_RELAXED), 1);
 }
 
 static int memory_decide(struct caudal_store *head, const struct caudal_request *request,
@@ -533,7 +590,7 @@ static inline int take_run(struct cdl_memory_store *store, const struct caudal_r
         struct cdl_pair *entry = n < firsts ? entries[i] : cdl_table_find_in(candidates[i].lines[1], tag);
         if (!take_present(&view, entry, tag, moment, requests[i].cost, &decisions[i]) &&
             take_slowly(store, &requests[i], now, &decisions[i]) != CAUDAL_OK)
-            status = CAUDAL_ERR_UNKNOWN; /* all that can happen: the limit was removed just now */
+            status = decisions[i].status; /* the limit was removed just now */
     }
     return status;
 }
@@ -582,90 +639,130 @@ static int memory_take_batch(struct caudal_store *head, const struct caudal_requ
     return first;
 }
 
-/* What requests up to and including `i` ask of the bucket of request `i`: the same one may be named more than once. */
-static uint64_t cost_so_far(const struct caudal_request *requests, const struct cdl_key_hash *hashes, size_t i)
+/* Questions that are decided together. */
+struct several {
+    struct cdl_memory_store *store;
+    const struct caudal_request *requests;
+    const struct caudal_limit *const *limits; /* NULL: none comes with its call */
+    const struct cdl_key_hash *hashes;
+    size_t count;
+    struct cdl_instant *now;
+    struct caudal_decision *decisions;
+};
+
+static int ask_one(const struct several *several, size_t i, struct cdl_question question, struct cdl_instant *now,
+                   struct caudal_decision *decision)
 {
-    uint64_t cost = requests[i].cost;
+    question.limit = several->limits != NULL ? several->limits[i] : NULL;
+    return decide_hashed(several->store, several->requests[i].limit, several->hashes[i], &question, now, decision);
+}
+
+/* Whether two of the requests are about the same key under the same limit. */
+static bool are_twins(const struct several *several, size_t i, size_t j)
+{
+    return several->requests[i].limit == several->requests[j].limit &&
+           several->hashes[i].low == several->hashes[j].low && several->hashes[i].high == several->hashes[j].high;
+}
+
+/* What requests up to and including `i` ask of the bucket of request `i`: the same one may be named more than once. */
+static uint64_t cost_so_far(const struct several *several, size_t i)
+{
+    uint64_t cost = several->requests[i].cost;
     for (size_t j = 0; j < i; j++)
-        if (requests[j].limit == requests[i].limit && hashes[j].low == hashes[i].low &&
-            hashes[j].high == hashes[i].high && __builtin_add_overflow(cost, requests[j].cost, &cost))
+        if (are_twins(several, i, j) && __builtin_add_overflow(cost, several->requests[j].cost, &cost))
             return UINT64_MAX;
     return cost;
 }
 
+static bool is_per_call(struct cdl_memory_store *store, uint32_t id)
+{
+    struct inquiry inquiry = {.store = store};
+    return read_limit(&inquiry, id) && inquiry.view.layout == CDL_LAYOUT_PER_CALL;
+}
+
+/* Whether a key is asked about by two limits at once, each of which would take the other for a change. */
+static bool contradicts_itself(const struct several *several)
+{
+    for (size_t i = 1; several->limits != NULL && i < several->count; i++)
+        for (size_t j = 0; j < i; j++)
+            if (are_twins(several, i, j) && !cdl_per_call_is_same(several->limits[i], several->limits[j]) &&
+                is_per_call(several->store, several->requests[i].limit))
+                return true;
+    return false;
+}
+
 /* Plan, then commit; what was charged is given back when a request that passed the plan is refused after all, because another
  * thread was faster. Sets *refused to the index of the first refusal of the commit, or to count. */
-static int commit(struct cdl_memory_store *store, const struct caudal_request *requests,
-                  const struct cdl_key_hash *hashes, size_t count, struct cdl_instant *now,
-                  struct caudal_decision *decisions, size_t *refused)
+static int commit(const struct several *several, size_t *refused)
 {
+    struct cdl_instant *const now = several->now;
     int status = CAUDAL_OK;
     size_t done = 0;
-    for (; done < count; done++) {
-        const struct cdl_question question = cdl_question_take(requests[done].cost);
-        status = decide_hashed(store, requests[done].limit, hashes[done], &question, now, &decisions[done]);
-        if (status != CAUDAL_OK || decisions[done].verdict != CAUDAL_ALLOW)
+    for (; done < several->count; done++) {
+        struct caudal_decision *decision = &several->decisions[done];
+        status = ask_one(several, done, cdl_question_take(several->requests[done].cost), now, decision);
+        if (status != CAUDAL_OK || decision->verdict != CAUDAL_ALLOW)
             break;
     }
     *refused = done;
-    if (done == count)
+    if (done == several->count)
         return status;
     struct cdl_instant later = now->clock != NULL ? cdl_instant_read(now->clock) : *now;
     for (size_t i = 0; i < done; i++) {
         const struct cdl_question question = {
             .operation = CDL_UNDO,
-            .maximum = requests[i].cost,
+            .maximum = several->requests[i].cost,
             .charged_monotonic_ns = now->monotonic_ns,
             .charged_realtime_ns = now->realtime_ns,
         };
         struct caudal_decision ignored;
-        decide_hashed(store, requests[i].limit, hashes[i], &question, &later, &ignored);
+        ask_one(several, i, question, &later, &ignored);
     }
     return status;
 }
 
 /* Before a take, buckets settle: one that refuses must not be anchored anew at each question, or it would never fill. */
-static int peek_all(struct cdl_memory_store *store, bool settle, const struct caudal_request *requests,
-                    const struct cdl_key_hash *hashes, size_t count, struct cdl_instant *now,
-                    struct caudal_decision *decisions, bool *pass)
+static int peek_all(const struct several *several, bool settle, bool *pass)
 {
     *pass = true;
-    for (size_t i = 0; i < count; i++) {
-        const uint64_t cost = cost_so_far(requests, hashes, i);
+    for (size_t i = 0; i < several->count; i++) {
+        const uint64_t cost = cost_so_far(several, i);
         const struct cdl_question question = settle ? cdl_question_settle(cost) : cdl_question_peek(cost);
-        int status = decide_hashed(store, requests[i].limit, hashes[i], &question, now, &decisions[i]);
+        const int status = ask_one(several, i, question, several->now, &several->decisions[i]);
         if (status != CAUDAL_OK)
             return status;
-        *pass &= decisions[i].verdict == CAUDAL_ALLOW;
+        *pass &= several->decisions[i].verdict == CAUDAL_ALLOW;
     }
     return CAUDAL_OK;
 }
 
 static int memory_decide_all(struct caudal_store *head, enum cdl_operation operation,
-                             const struct caudal_request *requests, size_t count, struct cdl_instant *now,
-                             struct caudal_decision *decisions)
+                             const struct caudal_request *requests, const struct caudal_limit *const *limits,
+                             size_t count, struct cdl_instant *now, struct caudal_decision *decisions)
 {
     struct cdl_memory_store *store = cdl_memory_store(head);
     struct cdl_key_hash hashes[CAUDAL_TAKE_ALL_MAX];
     for (size_t i = 0; i < count; i++)
         hashes[i] = hash_of(store, &requests[i]);
+    const struct several several = {store, requests, limits, hashes, count, now, decisions};
+    if (contradicts_itself(&several))
+        return CAUDAL_ERR_ARGUMENT;
 
     bool pass;
     size_t refused = count;
-    int status = peek_all(store, operation == CDL_TAKE, requests, hashes, count, now, decisions, &pass);
+    int status = peek_all(&several, operation == CDL_TAKE, &pass);
     if (pass && operation == CDL_PEEK)
         return status;
     if (status == CAUDAL_OK && pass)
-        status = commit(store, requests, hashes, count, now, decisions, &refused);
+        status = commit(&several, &refused);
     if (status != CAUDAL_OK || (pass && refused == count))
         return status;
 
     /* Refused: those that would have let the request pass report what they hold, unspent. */
     for (size_t i = 0; i < count; i++) {
         const bool says_no = pass ? i == refused : decisions[i].verdict != CAUDAL_ALLOW;
-        const struct cdl_question question = cdl_question_peek(0);
         if (!says_no && status == CAUDAL_OK)
-            status = decide_hashed(store, requests[i].limit, hashes[i], &question, now, &decisions[i]);
+            status = ask_one(&several, i, cdl_question_peek(0), now, &decisions[i]);
     }
     return status;
 }
@@ -702,7 +799,7 @@ static int memory_reset(struct caudal_store *head, const struct caudal_request *
             return CAUDAL_ERR_UNKNOWN;
         reset_narrow(&inquiry, inquiry.view.previous_number);
         reset_narrow(&inquiry, inquiry.view.number);
-        if (inquiry.view.layout == CDL_LAYOUT_WIDE_WINDOW || inquiry.view.layout == CDL_LAYOUT_LOG)
+        if (cdl_layout_is_wide(inquiry.view.layout))
             reset_wide(&inquiry);
     } while (!cdl_limit_unchanged(inquiry.slot, inquiry.version));
     return CAUDAL_OK;
@@ -744,6 +841,7 @@ static const struct cdl_store_ops memory_ops = {
     .close = memory_close,
     .stats = memory_stats,
     .add_limit = cdl_memory_add_limit,
+    .add_per_call_limit = cdl_memory_add_per_call_limit,
     .find_limit = cdl_memory_find_limit,
     .get_limit = cdl_memory_get_limit,
     .set_limit = cdl_memory_set_limit,
@@ -753,6 +851,8 @@ static const struct cdl_store_ops memory_ops = {
     .reset = memory_reset,
     .decide_all = memory_decide_all,
     .take_batch = memory_take_batch,
+    .expect = memory_expect,
+    .expect_more = memory_expect_more,
 };
 
 struct sizes {
@@ -764,12 +864,12 @@ static int read_sizes(const char *parameters, size_t position, struct sizes *siz
     *sizes = (struct sizes){1000000, 0, 0};
     const struct cdl_url_number numbers[] = {
         {"keys", 1, UINT64_C(1) << 32, &sizes->keys},
-        {"wide_keys", 1, UINT64_C(1) << 24, &sizes->wide_keys},
+        {"wide_keys", 1, UINT64_C(1) << 28, &sizes->wide_keys},
         {"log_entries", 1, UINT64_C(1) << 30, &sizes->log_entries},
     };
     int status = cdl_url_numbers(parameters, position, numbers, sizeof numbers / sizeof numbers[0], problem);
     if (sizes->wide_keys == 0)
-        sizes->wide_keys = sizes->keys / 16 < 1024 ? 1024 : cdl_min_u64(sizes->keys / 16, UINT64_C(1) << 24);
+        sizes->wide_keys = sizes->keys < 1024 ? 1024 : cdl_min_u64(sizes->keys, UINT64_C(1) << 24);
     if (sizes->log_entries == 0)
         sizes->log_entries = sizes->keys < 65536 ? 65536 : cdl_min_u64(sizes->keys, UINT64_C(1) << 30);
     return status;

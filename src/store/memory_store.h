@@ -40,6 +40,8 @@ void cdl_memory_recentre(struct cdl_memory_store *store, struct cdl_limit_slot *
 
 int cdl_memory_add_limit(struct caudal_store *store, const char *name, const struct caudal_limit *limit, uint32_t *id,
                          struct caudal_problem *problem);
+int cdl_memory_add_per_call_limit(struct caudal_store *store, const char *name, uint32_t *id,
+                                  struct caudal_problem *problem);
 int cdl_memory_find_limit(struct caudal_store *store, const char *name, uint32_t *id);
 int cdl_memory_get_limit(struct caudal_store *store, uint32_t id, struct caudal_limit *limit);
 int cdl_memory_set_limit(struct caudal_store *store, uint32_t id, const struct caudal_limit *limit,

@@ -98,24 +98,46 @@ int caudal_store_stats(struct caudal_store *store, struct caudal_store_stats *st
 
 /* ---- limits ---- */
 
-int caudal_add_limit(struct caudal_store *store, const char *name, const struct caudal_limit *limit, uint32_t *id,
-                     struct caudal_problem *problem)
+/* CAUDAL_OK or CAUDAL_ERR_ARGUMENT. */
+static int check_name(const struct caudal_store *store, const char *name, const uint32_t *id,
+                      struct caudal_problem *problem)
 {
     if (store == NULL || name == NULL || id == NULL)
         return cdl_problem(problem, CAUDAL_ERR_ARGUMENT, 0, "store, name or id is NULL");
     const size_t length = strnlen(name, 256);
     if (length == 0 || length > 255)
         return cdl_problem(problem, CAUDAL_ERR_ARGUMENT, 0, "a limit's name has 1 to 255 bytes");
-    int status = caudal_limit_check(limit, problem);
+    return CAUDAL_OK;
+}
+
+/* What a store has said, or the code in words, about the limit of that name. */
+static int report(int status, const char *name, const struct caudal_problem *own, struct caudal_problem *problem)
+{
+    if (status != CAUDAL_OK)
+        cdl_problem(problem, status, 0, "limit '%s': %s", name,
+                    own->message[0] != '\0' ? own->message : caudal_status_text(status));
+    return status;
+}
+
+int caudal_add_limit(struct caudal_store *store, const char *name, const struct caudal_limit *limit, uint32_t *id,
+                     struct caudal_problem *problem)
+{
+    int status = check_name(store, name, id, problem);
+    if (status == CAUDAL_OK)
+        status = caudal_limit_check(limit, problem);
     if (status != CAUDAL_OK)
         return status;
     struct caudal_problem own = {.message = ""};
-    status = store->ops->add_limit(store, name, limit, id, &own);
-    if (own.message[0] != '\0')
-        cdl_problem(problem, status, 0, "limit '%s': %s", name, own.message);
-    else if (status != CAUDAL_OK)
-        cdl_problem(problem, status, 0, "limit '%s': %s", name, caudal_status_text(status));
-    return status;
+    return report(store->ops->add_limit(store, name, limit, id, &own), name, &own, problem);
+}
+
+int cdl_add_per_call_limit(struct caudal_store *store, const char *name, uint32_t *id, struct caudal_problem *problem)
+{
+    const int status = check_name(store, name, id, problem);
+    if (status != CAUDAL_OK)
+        return status;
+    struct caudal_problem own = {.message = ""};
+    return report(store->ops->add_per_call_limit(store, name, id, &own), name, &own, problem);
 }
 
 int caudal_find_limit(struct caudal_store *store, const char *name, uint32_t *id)
@@ -337,7 +359,7 @@ static int decide_all(struct caudal_store *store, enum cdl_operation operation, 
     for (size_t i = 0; i < count && status == CAUDAL_OK; i++)
         status = cdl_check_request(&requests[i]);
     if (status == CAUDAL_OK)
-        status = store->ops->decide_all(store, operation, requests, count, now, decisions);
+        status = store->ops->decide_all(store, operation, requests, NULL, count, now, decisions);
     if (status != CAUDAL_OK) {
         for (size_t i = 0; decisions != NULL && i < count && i < CAUDAL_TAKE_ALL_MAX; i++)
             no_verdict(&decisions[i], status);

@@ -3,6 +3,8 @@
 #define STRIPES_MAX 64u
 /* A stripe's pool holds the longest log there can be with room to spare, so that one key alone never runs out. */
 #define CHUNKS_MIN (UINT64_C(2) * (CAUDAL_LOG_COUNT_MAX / CDL_LOG_CHUNK_ENTRIES))
+/* Records that are counted before those who wait for the stripe have their turn. */
+#define COUNTED_AT_ONCE 1024u
 /* Records that are looked at for one that makes room: bounds the time of an insertion into a full stripe. */
 #define LOOKED_AT 16u
 
@@ -58,10 +60,10 @@ void cdl_wide_close(struct cdl_wide_table *table, const struct caudal_allocator 
     cdl_release(allocator, table->chunks, stripes * table->chunks_per_stripe, sizeof *table->chunks);
 }
 
-static uint32_t *bucket_of(const struct cdl_wide_table *table, struct cdl_wide_stripe *stripe, struct cdl_key_hash hash,
-                           uint16_t number)
+/* Who only guesses reads it meanwhile. */
+static void set_link(uint32_t *link, uint32_t index)
 {
-    return &stripe->buckets[(hash.low + number * UINT64_C(0x9E3779B97F4A7C15)) & (table->buckets_per_stripe - 1)];
+    __atomic_store_n(link, index, __ATOMIC_RELAXED);
 }
 
 static bool same(const struct cdl_wide_record *record, struct cdl_key_hash hash, uint16_t number)
@@ -72,7 +74,7 @@ static bool same(const struct cdl_wide_record *record, struct cdl_key_hash hash,
 struct cdl_wide_record *cdl_wide_find(const struct cdl_wide_table *table, struct cdl_wide_stripe *stripe,
                                       struct cdl_key_hash hash, uint16_t number)
 {
-    for (uint32_t i = *bucket_of(table, stripe, hash, number); i != 0; i = stripe->records[i].next)
+    for (uint32_t i = *cdl_wide_bucket(table, stripe, hash, number); i != 0; i = stripe->records[i].next)
         if (same(&stripe->records[i], hash, number))
             return &stripe->records[i];
     return NULL;
@@ -81,11 +83,11 @@ struct cdl_wide_record *cdl_wide_find(const struct cdl_wide_table *table, struct
 void cdl_wide_remove(const struct cdl_wide_table *table, struct cdl_wide_stripe *stripe, struct cdl_wide_record *record)
 {
     const uint32_t index = (uint32_t)(record - stripe->records);
-    uint32_t *link = bucket_of(table, stripe, record->hash, record->number);
+    uint32_t *link = cdl_wide_bucket(table, stripe, record->hash, record->number);
     while (*link != index)
         link = &stripe->records[*link].next;
-    *link = record->next;
-    if (record->is_log)
+    set_link(link, record->next);
+    if (record->kind == CDL_WIDE_LOG)
         cdl_log_clear(&record->log, &stripe->pool);
     *record = (struct cdl_wide_record){.next = stripe->free};
     stripe->free = index;
@@ -93,7 +95,8 @@ void cdl_wide_remove(const struct cdl_wide_table *table, struct cdl_wide_stripe 
 
 static bool wanted(const struct cdl_wide_record *record, const struct cdl_wide_record *kept, bool logs_only)
 {
-    return record->number != 0 && record != kept && (!logs_only || (record->is_log && record->log.newest != 0));
+    return record->number != 0 && record != kept &&
+           (!logs_only || (record->kind == CDL_WIDE_LOG && record->log.newest != 0));
 }
 
 /* Forgets the record with the least time left among the next few; goes on until it has found one that may be forgotten.
@@ -126,7 +129,7 @@ static bool evict(const struct cdl_wide_table *table, struct cdl_wide_stripe *st
 }
 
 struct cdl_wide_record *cdl_wide_insert(const struct cdl_wide_table *table, struct cdl_wide_stripe *stripe,
-                                        struct cdl_key_hash hash, uint16_t number, bool is_log,
+                                        struct cdl_key_hash hash, uint16_t number, enum cdl_wide_kind kind,
                                         const struct cdl_wide_judge *judge)
 {
     if (stripe->free == 0 && stripe->untouched == table->records_per_stripe)
@@ -137,9 +140,9 @@ struct cdl_wide_record *cdl_wide_insert(const struct cdl_wide_table *table, stru
     else
         index = stripe->untouched++;
     struct cdl_wide_record *record = &stripe->records[index];
-    uint32_t *bucket = bucket_of(table, stripe, hash, number);
-    *record = (struct cdl_wide_record){.hash = hash, .number = number, .is_log = is_log, .next = *bucket};
-    *bucket = index;
+    uint32_t *bucket = cdl_wide_bucket(table, stripe, hash, number);
+    *record = (struct cdl_wide_record){.hash = hash, .number = number, .kind = (uint8_t)kind, .next = *bucket};
+    set_link(bucket, index);
     stripe->inserted++;
     return record;
 }
@@ -183,6 +186,10 @@ void cdl_wide_count(struct cdl_wide_table *table, const struct cdl_wide_judge *j
         pthread_mutex_lock(&stripe->lock);
         for (uint32_t j = 1; j < stripe->untouched; j++) {
             const struct cdl_wide_record *record = &stripe->records[j];
+            if (j % COUNTED_AT_ONCE == 0) {
+                pthread_mutex_unlock(&stripe->lock);
+                pthread_mutex_lock(&stripe->lock);
+            }
             *live += record->number != 0 && judge->time_left(judge->context, record, &stripe->pool) > 0;
         }
         *inserted += stripe->inserted;

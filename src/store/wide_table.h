@@ -1,4 +1,4 @@
-/* The table for states that do not fit 64 bits: windows with large counts, and sliding logs.
+/* The table for states that do not fit 64 bits: windows with large counts, sliding logs, and keys whose limit comes with each call.
  *
  * Striped: a key's stripe is chosen by its hash, and one lock guards everything in a stripe: records, their chains, and the
  * pool that its logs' entries live in. Memory is fixed at open and touched only as it is used. A record knows its key by all
@@ -9,21 +9,30 @@
 
 #include <pthread.h>
 
+#include "algorithm/per_call.h"
 #include "algorithm/sliding_log.h"
 #include "algorithm/window.h"
 #include "base/memory.h"
 #include "identity/key_hash.h"
 
+enum cdl_wide_kind {
+    CDL_WIDE_WINDOW,
+    CDL_WIDE_LOG,
+    CDL_WIDE_PER_CALL,
+};
+
 struct cdl_wide_record {
     struct cdl_key_hash hash;
     uint16_t number; /* the limit's; 0: a record that is free */
-    bool is_log;     /* which of the two below it is, whatever becomes of the limit */
+    uint8_t kind;    /* enum cdl_wide_kind: which of those below it is, whatever becomes of the limit */
     uint32_t next;   /* in the chain of its bucket, or among the free; 0: none */
     union {
         struct cdl_window_state window;
         struct cdl_log log;
+        struct cdl_per_call_state per_call;
     };
 };
+_Static_assert(sizeof(struct cdl_wide_record) == 64, "a record is a cache line");
 
 struct cdl_wide_stripe {
     pthread_mutex_t lock;
@@ -63,6 +72,13 @@ static inline struct cdl_wide_stripe *cdl_wide_stripe(const struct cdl_wide_tabl
     return &table->stripes[hash.high & (table->stripe_count - 1)];
 }
 
+/* Where the chain of a key's bucket begins: the number of its first record. Read without the stripe's lock it is only good for a guess. */
+static inline uint32_t *cdl_wide_bucket(const struct cdl_wide_table *table, const struct cdl_wide_stripe *stripe,
+                                        struct cdl_key_hash hash, uint16_t number)
+{
+    return &stripe->buckets[(hash.low + number * UINT64_C(0x9E3779B97F4A7C15)) & (table->buckets_per_stripe - 1)];
+}
+
 /* The functions below want the stripe's lock held. */
 
 /* The key's record, or NULL. */
@@ -70,7 +86,7 @@ struct cdl_wide_record *cdl_wide_find(const struct cdl_wide_table *table, struct
                                       struct cdl_key_hash hash, uint16_t number);
 /* A new record, zeroed, for a key that has none. */
 struct cdl_wide_record *cdl_wide_insert(const struct cdl_wide_table *table, struct cdl_wide_stripe *stripe,
-                                        struct cdl_key_hash hash, uint16_t number, bool is_log,
+                                        struct cdl_key_hash hash, uint16_t number, enum cdl_wide_kind kind,
                                         const struct cdl_wide_judge *judge);
 /* Forgets a record. */
 void cdl_wide_remove(const struct cdl_wide_table *table, struct cdl_wide_stripe *stripe,

@@ -108,7 +108,7 @@ static void assert_chunks_add_up(const struct cdl_wide_stripe *stripe)
     uint32_t logged = 0, listed = 0;
     for (uint32_t j = 1; j < stripe->untouched; j++) {
         const struct cdl_wide_record *record = &stripe->records[j];
-        if (record->number == 0 || !record->is_log)
+        if (record->number == 0 || record->kind != CDL_WIDE_LOG)
             continue;
         for (uint32_t chunk = record->log.oldest; chunk != 0; chunk = pool->chunks[chunk].newer)
             assert_true(++logged < pool->count);

@@ -1,6 +1,7 @@
 """Settings of the property tests.
 
 CAUDAL_LIBRARY           path of the libcaudal.so to test
+CAUDAL_DOOR              path of the libper_call_door.so of the same build
 CAUDAL_PROPERTY_PROFILE  quick (some 20 s in all), default (some 90 s) or long (half an hour). quick and default try the same
                          examples each time, so that a run can be repeated; long tries new ones and prints how to repeat one.
 """
@@ -23,11 +24,12 @@ settings.load_profile(os.environ.get("CAUDAL_PROPERTY_PROFILE", "default"))
 
 
 def pytest_configure():
-    path = os.environ.get("CAUDAL_LIBRARY")
-    if not path:
-        raise pytest.UsageError("set CAUDAL_LIBRARY to the path of the libcaudal.so to test")
-    if not Path(path).is_file():
-        raise pytest.UsageError(f"CAUDAL_LIBRARY: there is no file {path}")
+    for variable, name in (("CAUDAL_LIBRARY", "libcaudal.so"), ("CAUDAL_DOOR", "libper_call_door.so")):
+        path = os.environ.get(variable)
+        if not path:
+            raise pytest.UsageError(f"set {variable} to the path of the {name} to test")
+        if not Path(path).is_file():
+            raise pytest.UsageError(f"{variable}: there is no file {path}")
 
 
 @pytest.fixture(scope="session")

@@ -285,7 +285,7 @@ def test_C97_an_exact_log_refuses_large_limits():
 
 
 def test_C98_a_flood_of_new_keys_frees_no_blocked_one_and_forgets_no_active_one():
-    with caudal.Store("memory:?keys=10000", clock_ns=T0) as store:
+    with caudal.Store("memory:?keys=10000&wide_keys=1000", clock_ns=T0) as store:
         number = store.add_limit("it", Limit("token_bucket", 10, HOUR))
         victim, honest = b"blocked", b"active"
         assert store.take(number, victim, 10, T0).verdict == "allow"

@@ -134,8 +134,8 @@ static int decide(struct run *run, struct message *message, struct caudal_decisi
     struct caudal_store *memory = run->store.memory;
     struct cdl_instant now = cdl_instant_given(run->world.now_ns);
     if (message->together)
-        return memory->ops->decide_all(memory, message->questions[0].operation, message->requests, message->count, &now,
-                                       decisions);
+        return memory->ops->decide_all(memory, message->questions[0].operation, message->requests, NULL, message->count,
+                                       &now, decisions);
     for (size_t i = 0; i < message->count; i++) {
         struct cdl_question question = message->questions[i];
         question.charged_monotonic_ns = question.charged_realtime_ns; /* both are the world's */

@@ -133,6 +133,13 @@ static int add_limit(struct caudal_store *head, const char *name, const struct c
     return status;
 }
 
+/* Never leased, so there is nothing to know of it here. */
+static int add_per_call_limit(struct caudal_store *head, const char *name, uint32_t *id, struct caudal_problem *problem)
+{
+    struct caudal_store *inner = cdl_lease_store(head)->inner;
+    return inner->ops->add_per_call_limit(inner, name, id, problem);
+}
+
 static int find_limit(struct caudal_store *head, const char *name, uint32_t *id)
 {
     struct caudal_store *inner = cdl_lease_store(head)->inner;
@@ -214,6 +221,8 @@ static int lease_known(struct cdl_lease_store *store, struct cdl_lease_slot *slo
                        const struct caudal_lease *lease, struct caudal_problem *problem)
 {
     const bool was_strict = view->terms.strict_bound;
+    if (lease == NULL && view->terms.ttl_ns == 0)
+        return CAUDAL_OK; /* and nothing is to be known of a limit that comes with each call */
     view->terms = (struct cdl_lease_terms){0};
     if (lease != NULL) {
         if (!can_lease(&view->rule))
@@ -284,15 +293,18 @@ static int reset(struct caudal_store *head, const struct caudal_request *request
 }
 
 static int decide_all(struct caudal_store *head, enum cdl_operation operation, const struct caudal_request *requests,
-                      size_t count, struct cdl_instant *now, struct caudal_decision *decisions)
+                      const struct caudal_limit *const *limits, size_t count, struct cdl_instant *now,
+                      struct caudal_decision *decisions)
 {
     struct caudal_store *inner = cdl_lease_store(head)->inner;
     struct cdl_question questions[CAUDAL_TAKE_ALL_MAX];
     if (now->clock == NULL)
-        return inner->ops->decide_all(inner, operation, requests, count, now, decisions);
+        return inner->ops->decide_all(inner, operation, requests, limits, count, now, decisions);
     for (size_t i = 0; i < count; i++)
-        questions[i] = (struct cdl_question){
-            .operation = operation, .minimum = requests[i].cost, .maximum = requests[i].cost};
+        questions[i] = (struct cdl_question){.operation = operation,
+                                             .minimum = requests[i].cost,
+                                             .maximum = requests[i].cost,
+                                             .limit = limits != NULL ? limits[i] : NULL};
     struct cdl_call call = {
         .requests = requests, .questions = questions, .decisions = decisions, .count = count, .together = true};
     cdl_lease_ask_and_wait(head, &call);
@@ -354,10 +366,10 @@ static void close_store(struct caudal_store *head)
 }
 
 #define COMMON_OPS                                                                                                     \
-    .close = close_store, .stats = stats, .add_limit = add_limit, .find_limit = find_limit, .get_limit = get_limit,    \
-    .set_limit = set_limit, .remove_limit = remove_limit, .take = take, .decide = decide, .reset = reset,              \
-    .decide_all = decide_all, .take_batch = take_batch, .ask = cdl_lease_ask_and_wait, .lease_limit = lease_limit,     \
-    .lease_counts = count_all
+    .close = close_store, .stats = stats, .add_limit = add_limit, .add_per_call_limit = add_per_call_limit,            \
+    .find_limit = find_limit, .get_limit = get_limit, .set_limit = set_limit, .remove_limit = remove_limit,            \
+    .take = take, .decide = decide, .reset = reset, .decide_all = decide_all, .take_batch = take_batch,                \
+    .ask = cdl_lease_ask_and_wait, .lease_limit = lease_limit, .lease_counts = count_all
 
 /* Over a store that answers at once, whose books are those of all threads. */
 static const struct cdl_store_ops ops_at_once = {COMMON_OPS};

@@ -120,7 +120,9 @@ static void describe(const struct cdl_lease_desk *desk, const struct cdl_call *c
                      size_t i)
 {
     struct caudal_decision *decision = &call->decisions[i];
-    const uint64_t capacity = items[i].view.id != 0 ? caudal_limit_capacity(&items[i].view.rule) : 0;
+    /* There is no view of a limit that comes with its call. */
+    const struct caudal_limit *rule = items[i].view.id != 0 ? &items[i].view.rule : call->questions[i].limit;
+    const uint64_t capacity = caudal_limit_capacity(rule);
     *decision = (struct caudal_decision){.verdict = CAUDAL_ALLOW, .capacity = capacity, .error_bound = capacity};
     if (capacity == UINT64_MAX) {
         decision->remaining = UINT64_MAX;

@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "algorithm/per_call.h"
 #include "base/writer.h"
 #include "store/redis/redis_store.h"
 
@@ -475,23 +476,35 @@ static void write_key(const struct asker *asker, const char tag[CDL_REDIS_TAG_LE
     subject->slot = asker->store->config.kind == CDL_REDIS_CLUSTER ? cdl_redis_slot(cdl_written(&key)) : 0;
 }
 
-/* A key that a call names twice is charged once for both: a script that asks before it charges must not meet it again. */
-static bool join_twin(struct errand *errand, const struct subject *subject, size_t request)
+/* A key that a call names twice is charged once for both: a script that asks before it charges must not meet it again. CAUDAL_OK, and
+ * then `subject_of` tells whether it has a twin, or CAUDAL_ERR_ARGUMENT: the twin is asked by another limit. */
+static int join_twin(struct errand *errand, const struct subject *subject, size_t request)
 {
     for (size_t i = 0; i < errand->subject_count; i++) {
         struct subject *twin = &errand->subjects[i];
         if (twin->key_length != subject->key_length || memcmp(twin->key, subject->key, subject->key_length) != 0)
             continue;
+        if (!cdl_per_call_is_same(&twin->limit.limit, &subject->limit.limit))
+            return CAUDAL_ERR_ARGUMENT;
         if (__builtin_add_overflow(twin->question.minimum, subject->question.minimum, &twin->question.minimum))
             twin->question.minimum = UINT64_MAX;
         twin->question.maximum = twin->question.minimum;
         errand->subject_of[request] = (uint8_t)i;
-        return true;
+        break;
     }
-    return false;
+    return CAUDAL_OK;
 }
 
-/* Writes a request down. CAUDAL_OK, CAUDAL_ERR_UNKNOWN or CAUDAL_ERR_MEMORY. */
+/* The limit that comes with a question; to forget a key none is needed. */
+static int bring_limit(const struct cdl_question *question, struct cdl_redis_limit *made)
+{
+    if (question->operation == CDL_RESET)
+        return CAUDAL_OK;
+    const int status = cdl_per_call_check(question->limit);
+    return status == CAUDAL_OK ? cdl_redis_limit_make(question->limit, made, NULL) : status;
+}
+
+/* Writes a request down. CAUDAL_OK, or why it cannot be asked. */
 static int write_down(struct errand *errand, size_t request, struct identity *identity)
 {
     struct asker *asker = errand->asker;
@@ -502,16 +515,18 @@ static int write_down(struct errand *errand, size_t request, struct identity *id
     const struct cdl_redis_limit *limit = cdl_redis_store_limit(asker->store, asked->limit);
     if (limit == NULL)
         return CAUDAL_ERR_UNKNOWN;
-    if (limit->letter == 0)
+    if (limit->letter == 0 && !limit->per_call)
         return CAUDAL_OK;
     if (!identify(asker, asked, identity))
         return CAUDAL_ERR_MEMORY;
     *subject = (struct subject){.limit = *limit, .question = call->questions[request]};
+    int status = limit->per_call ? bring_limit(&subject->question, &subject->limit) : CAUDAL_OK;
     write_key(asker, identity->tag, cdl_redis_store_limit_name(asker->store, asked->limit), subject);
-    if (call->together && join_twin(errand, subject, request))
-        return CAUDAL_OK;
-    errand->subject_of[request] = (uint8_t)errand->subject_count++;
-    return CAUDAL_OK;
+    if (status == CAUDAL_OK && call->together)
+        status = join_twin(errand, subject, request);
+    if (status == CAUDAL_OK && errand->subject_of[request] == NOBODY)
+        errand->subject_of[request] = (uint8_t)errand->subject_count++;
+    return status;
 }
 
 static int write_all_down(struct errand *errand)
@@ -620,7 +635,9 @@ static void ask(struct cdl_store_client *head, struct cdl_call *call)
         if (errand->subject_of[i] == NOBODY && call->decisions[i].status == CAUDAL_OK)
             decide_unlimited(&call->questions[i], &call->decisions[i]);
     if (status == CAUDAL_OK && errand->subject_count > 0) {
-        errand->deadline_ns = call->deadline_ns != 0 ? call->deadline_ns : deadline_from_now(asker);
+        errand->deadline_ns = deadline_from_now(asker);
+        if (call->deadline_ns != 0 && call->deadline_ns < errand->deadline_ns)
+            errand->deadline_ns = call->deadline_ns;
         make_trips(errand);
         send_out(errand);
         return;

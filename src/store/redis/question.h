@@ -15,6 +15,7 @@
 struct cdl_redis_limit {
     struct caudal_limit limit;
     char letter;   /* 'b', 'f', 'w', 'l'; 0: unlimited, which is never asked about */
+    bool per_call; /* what is to be enforced comes with each question, and the rest is as of "unlimited" */
     uint64_t n, d; /* a bucket's rate; 0/1: no refill */
     uint64_t full,
         full_of; /* a bucket's capacity in microseconds and n-ths: from empty to full. Without refill in tokens */

@@ -51,18 +51,30 @@ static int add_limit_locked(struct cdl_redis_store *store, const char *name, con
     return CAUDAL_OK;
 }
 
+static int add_made(struct cdl_redis_store *store, const char *name, const struct cdl_redis_limit *made, uint32_t *id)
+{
+    pthread_rwlock_wrlock(&store->lock);
+    const int status = add_limit_locked(store, name, made, id);
+    pthread_rwlock_unlock(&store->lock);
+    return status;
+}
+
 static int add_limit(struct caudal_store *head, const char *name, const struct caudal_limit *limit, uint32_t *id,
                      struct caudal_problem *problem)
 {
-    struct cdl_redis_store *store = cdl_redis_store(head);
     struct cdl_redis_limit made;
-    int status = cdl_redis_limit_make(limit, &made, problem);
-    if (status != CAUDAL_OK)
-        return status;
-    pthread_rwlock_wrlock(&store->lock);
-    status = add_limit_locked(store, name, &made, id);
-    pthread_rwlock_unlock(&store->lock);
-    return status;
+    const int status = cdl_redis_limit_make(limit, &made, problem);
+    return status == CAUDAL_OK ? add_made(cdl_redis_store(head), name, &made, id) : status;
+}
+
+static int add_per_call_limit(struct caudal_store *head, const char *name, uint32_t *id, struct caudal_problem *problem)
+{
+    (void)problem;
+    const struct cdl_redis_limit made = {
+        .limit = {.size = sizeof made.limit, .algorithm = CAUDAL_UNLIMITED, .burst = CAUDAL_BURST_DEFAULT},
+        .per_call = true,
+    };
+    return add_made(cdl_redis_store(head), name, &made, id);
 }
 
 static int find_limit(struct caudal_store *head, const char *name, uint32_t *id)
@@ -98,8 +110,11 @@ static int set_limit(struct caudal_store *head, uint32_t id, const struct caudal
     if (status != CAUDAL_OK)
         return status;
     pthread_rwlock_wrlock(&store->lock);
-    if (cdl_redis_store_limit(store, id) == NULL)
+    const struct cdl_redis_limit *old = cdl_redis_store_limit(store, id);
+    if (old == NULL)
         status = CAUDAL_ERR_UNKNOWN;
+    else if (old->per_call)
+        status = cdl_problem(problem, CAUDAL_ERR_UNSUPPORTED, 0, "what it enforces comes with each call");
     else
         *slot_of(store, id) = made;
     pthread_rwlock_unlock(&store->lock);
@@ -298,12 +313,15 @@ static int reset(struct caudal_store *head, const struct caudal_request *request
 }
 
 static int decide_all(struct caudal_store *head, enum cdl_operation operation, const struct caudal_request *requests,
-                      size_t count, struct cdl_instant *now, struct caudal_decision *decisions)
+                      const struct caudal_limit *const *limits, size_t count, struct cdl_instant *now,
+                      struct caudal_decision *decisions)
 {
     struct cdl_question questions[CAUDAL_TAKE_ALL_MAX];
     for (size_t i = 0; i < count; i++)
-        questions[i] = (struct cdl_question){
-            .operation = operation, .minimum = requests[i].cost, .maximum = requests[i].cost};
+        questions[i] = (struct cdl_question){.operation = operation,
+                                             .minimum = requests[i].cost,
+                                             .maximum = requests[i].cost,
+                                             .limit = limits != NULL ? limits[i] : NULL};
     struct cdl_call call = {
         .requests = requests, .questions = questions, .decisions = decisions, .count = count, .together = true};
     return ask(cdl_redis_store(head), &call, now);
@@ -350,6 +368,7 @@ static const struct cdl_store_ops redis_ops = {
     .close = close_store,
     .stats = stats,
     .add_limit = add_limit,
+    .add_per_call_limit = add_per_call_limit,
     .find_limit = find_limit,
     .get_limit = get_limit,
     .set_limit = set_limit,

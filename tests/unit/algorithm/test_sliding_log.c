@@ -112,12 +112,12 @@ static uint64_t room(struct key *key, int64_t now)
 
 static struct caudal_decision give_back(struct key *key, int64_t now, uint64_t tokens)
 {
-    return ask(key, now, (struct cdl_question){CDL_REFUND, 0, tokens, 0, 0});
+    return ask(key, now, (struct cdl_question){CDL_REFUND, 0, tokens, 0, 0, NULL});
 }
 
 static void undo(struct key *key, int64_t now, uint64_t tokens)
 {
-    ask(key, now, (struct cdl_question){CDL_UNDO, 0, tokens, now, now});
+    ask(key, now, (struct cdl_question){CDL_UNDO, 0, tokens, now, now, NULL});
 }
 
 /* ---- vectors ---- */
@@ -391,10 +391,10 @@ static void take_up_to_gives_what_there_is_but_not_less_than_the_least(void **st
 {
     (void)state;
     struct key key = key_of(10, SECOND);
-    assert_int_equal(ask(&key, 0, (struct cdl_question){CDL_TAKE, 1, 7, 0, 0}).granted, 7);
-    assert_int_equal(ask(&key, 1, (struct cdl_question){CDL_TAKE, 4, 7, 0, 0}).verdict, CAUDAL_DENY);
-    assert_int_equal(ask(&key, 1, (struct cdl_question){CDL_TAKE, 3, UINT64_MAX, 0, 0}).granted, 3);
-    assert_int_equal(ask(&key, 2, (struct cdl_question){CDL_TAKE, 0, 5, 0, 0}).granted, 0);
+    assert_int_equal(ask(&key, 0, (struct cdl_question){CDL_TAKE, 1, 7, 0, 0, NULL}).granted, 7);
+    assert_int_equal(ask(&key, 1, (struct cdl_question){CDL_TAKE, 4, 7, 0, 0, NULL}).verdict, CAUDAL_DENY);
+    assert_int_equal(ask(&key, 1, (struct cdl_question){CDL_TAKE, 3, UINT64_MAX, 0, 0, NULL}).granted, 3);
+    assert_int_equal(ask(&key, 2, (struct cdl_question){CDL_TAKE, 0, 5, 0, 0, NULL}).granted, 0);
     clear(&key);
 }
 

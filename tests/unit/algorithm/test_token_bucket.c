@@ -64,7 +64,7 @@ static void play(void *context, const struct vector_step *step)
         decision = ask(bucket, step->now_ns, cdl_question_peek(step->amount));
         break;
     case VECTOR_REFUND:
-        ask(bucket, step->now_ns, (struct cdl_question){CDL_REFUND, 0, step->amount, 0, 0});
+        ask(bucket, step->now_ns, (struct cdl_question){CDL_REFUND, 0, step->amount, 0, 0, NULL});
         break;
     case VECTOR_SET:
         set_limit(bucket, step->now_ns, &step->limit);
@@ -178,9 +178,9 @@ static struct cdl_question random_question(struct rng *rng, uint64_t capacity)
     case 0:
         return cdl_question_peek(cost);
     case 1:
-        return (struct cdl_question){CDL_REFUND, 0, cost, 0, 0};
+        return (struct cdl_question){CDL_REFUND, 0, cost, 0, 0, NULL};
     case 2:
-        return (struct cdl_question){CDL_TAKE, rng_below(rng, cost + 1), cost, 0, 0};
+        return (struct cdl_question){CDL_TAKE, rng_below(rng, cost + 1), cost, 0, 0, NULL};
     default:
         return cdl_question_take(cost);
     }
@@ -291,7 +291,7 @@ static void a_rate_of_zero_admits_the_burst_and_then_never(void **state)
     assert_int_equal(none.verdict, CAUDAL_NEVER);
     assert_int_equal(none.retry_after_ns, -1);
     assert_int_equal(take_from(&bucket, 200 * YEAR, 1).verdict, CAUDAL_NEVER); /* beyond the first window */
-    ask(&bucket, 200 * YEAR, (struct cdl_question){CDL_REFUND, 0, 1, 0, 0});
+    ask(&bucket, 200 * YEAR, (struct cdl_question){CDL_REFUND, 0, 1, 0, 0, NULL});
     assert_int_equal(take_from(&bucket, 200 * YEAR, 1).verdict, CAUDAL_ALLOW);
 }
 
@@ -398,15 +398,15 @@ static void take_up_to_gives_what_there_is_but_not_less_than_the_least(void **st
 {
     (void)state;
     struct bucket bucket = bucket_at(bucket_of(10, 10, SECOND), 0);
-    const struct caudal_decision some = ask(&bucket, 0, (struct cdl_question){CDL_TAKE, 1, 7, 0, 0});
+    const struct caudal_decision some = ask(&bucket, 0, (struct cdl_question){CDL_TAKE, 1, 7, 0, 0, NULL});
     assert_int_equal(some.granted, 7);
     assert_int_equal(some.remaining, 3);
-    const struct caudal_decision few = ask(&bucket, 0, (struct cdl_question){CDL_TAKE, 4, 7, 0, 0});
+    const struct caudal_decision few = ask(&bucket, 0, (struct cdl_question){CDL_TAKE, 4, 7, 0, 0, NULL});
     assert_int_equal(few.verdict, CAUDAL_DENY);
     assert_int_equal(few.granted, 0);
     assert_int_equal(few.retry_after_ns, 100 * MILLISECOND); /* as a take of 4 */
-    assert_int_equal(ask(&bucket, 0, (struct cdl_question){CDL_TAKE, 3, UINT64_MAX, 0, 0}).granted, 3);
-    const struct caudal_decision none = ask(&bucket, 0, (struct cdl_question){CDL_TAKE, 0, 7, 0, 0});
+    assert_int_equal(ask(&bucket, 0, (struct cdl_question){CDL_TAKE, 3, UINT64_MAX, 0, 0, NULL}).granted, 3);
+    const struct caudal_decision none = ask(&bucket, 0, (struct cdl_question){CDL_TAKE, 0, 7, 0, 0, NULL});
     assert_int_equal(none.verdict, CAUDAL_ALLOW);
     assert_int_equal(none.granted, 0);
 }
@@ -416,11 +416,12 @@ static void a_refund_never_fills_above_the_capacity(void **state)
     (void)state;
     struct bucket bucket = bucket_at(bucket_of(10, 10, MINUTE), 0);
     take_from(&bucket, 0, 10);
-    assert_int_equal(ask(&bucket, 0, (struct cdl_question){CDL_REFUND, 0, 1, 0, 0}).remaining, 1);
+    assert_int_equal(ask(&bucket, 0, (struct cdl_question){CDL_REFUND, 0, 1, 0, 0, NULL}).remaining, 1);
     static const uint64_t refunds[] = {100, UINT64_MAX / 2, UINT64_MAX};
     for (size_t i = 0; i < COUNT_OF(refunds); i++) {
         take_from(&bucket, 0, 1);
-        const struct caudal_decision full = ask(&bucket, 0, (struct cdl_question){CDL_REFUND, 0, refunds[i], 0, 0});
+        const struct caudal_decision full = ask(&bucket, 0,
+                                                (struct cdl_question){CDL_REFUND, 0, refunds[i], 0, 0, NULL});
         assert_int_equal(full.remaining, 10);
         assert_int_equal(full.reset_after_ns, 0);
     }
@@ -433,7 +434,7 @@ static void a_refund_to_a_key_never_seen_stores_nothing(void **state)
 {
     (void)state;
     struct bucket bucket = bucket_at(bucket_of(10, 10, MINUTE), 0);
-    assert_int_equal(ask(&bucket, 0, (struct cdl_question){CDL_REFUND, 0, 100, 0, 0}).remaining, 10);
+    assert_int_equal(ask(&bucket, 0, (struct cdl_question){CDL_REFUND, 0, 100, 0, 0, NULL}).remaining, 10);
     assert_true(bucket.fresh);
 }
 
@@ -447,7 +448,7 @@ static void an_undo_at_the_same_instant_restores_the_bucket(void **state)
         const struct caudal_decision before = ask(&bucket, now, cdl_question_peek(0));
         const uint64_t cost = rng_below(&rng, before.remaining + 1);
         take_from(&bucket, now, cost);
-        ask(&bucket, now, (struct cdl_question){CDL_UNDO, 0, cost, now, now});
+        ask(&bucket, now, (struct cdl_question){CDL_UNDO, 0, cost, now, now, NULL});
         assert_same_decision(ask(&bucket, now, cdl_question_peek(0)), before);
         take_from(&bucket, now, rng_below(&rng, 10));
     }

@@ -44,7 +44,7 @@ static uint64_t room(struct key *key, int64_t now)
 
 static void give_back(struct key *key, int64_t now, uint64_t tokens)
 {
-    ask(key, now, (struct cdl_question){CDL_REFUND, 0, tokens, 0, 0});
+    ask(key, now, (struct cdl_question){CDL_REFUND, 0, tokens, 0, 0, NULL});
 }
 
 /* ---- vectors ---- */
@@ -265,11 +265,11 @@ static void take_up_to_gives_what_there_is_but_not_less_than_the_least(void **st
     (void)state;
     for (int sliding = 0; sliding < 2; sliding++) {
         struct key key = key_of(sliding == 1, 10, SECOND);
-        assert_int_equal(ask(&key, EPOCH, (struct cdl_question){CDL_TAKE, 1, 7, 0, 0}).granted, 7);
-        const struct caudal_decision few = ask(&key, EPOCH, (struct cdl_question){CDL_TAKE, 4, 7, 0, 0});
+        assert_int_equal(ask(&key, EPOCH, (struct cdl_question){CDL_TAKE, 1, 7, 0, 0, NULL}).granted, 7);
+        const struct caudal_decision few = ask(&key, EPOCH, (struct cdl_question){CDL_TAKE, 4, 7, 0, 0, NULL});
         assert_int_equal(few.verdict, CAUDAL_DENY);
         assert_int_equal(few.granted, 0);
-        assert_int_equal(ask(&key, EPOCH, (struct cdl_question){CDL_TAKE, 0, UINT64_MAX, 0, 0}).granted, 3);
+        assert_int_equal(ask(&key, EPOCH, (struct cdl_question){CDL_TAKE, 0, UINT64_MAX, 0, 0, NULL}).granted, 3);
     }
 }
 
@@ -341,7 +341,7 @@ static void an_undo_at_the_same_instant_restores_the_window(void **state)
             const struct caudal_decision before = ask(&key, now, cdl_question_peek(0));
             const uint64_t cost = rng_below(&rng, before.remaining + 1);
             take_from(&key, now, cost);
-            ask(&key, now, (struct cdl_question){CDL_UNDO, 0, cost, now, now});
+            ask(&key, now, (struct cdl_question){CDL_UNDO, 0, cost, now, now, NULL});
             assert_same_decision(ask(&key, now, cdl_question_peek(0)), before);
             take_from(&key, now, rng_below(&rng, 20));
         }

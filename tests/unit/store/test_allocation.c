@@ -1,6 +1,6 @@
 /* Memory that runs out: every allocation of a session is made to fail in turn. The call that needed it says so and changes
  * nothing, everything else goes on, and in the end every block has been given back. */
-#include "caudal/store.h"
+#include "store/store.h"
 
 #include "../support.h"
 
@@ -45,6 +45,20 @@ static bool add_limit(struct caudal_store *store, unsigned i, uint32_t *id)
     return false;
 }
 
+static bool add_per_call_limit(struct caudal_store *store, unsigned i, uint32_t *id)
+{
+    struct caudal_problem problem = {.message = ""};
+    char name[32];
+    snprintf(name, sizeof name, "per call %u", i);
+    const int status = cdl_add_per_call_limit(store, name, id, &problem);
+    if (status == CAUDAL_OK)
+        return true;
+    assert_int_equal(status, CAUDAL_ERR_MEMORY);
+    assert_true(strlen(problem.message) > 0);
+    assert_int_equal(caudal_find_limit(store, name, id), CAUDAL_ERR_UNKNOWN);
+    return false;
+}
+
 /* Every limit becomes every other kind. */
 static bool set_limit(struct caudal_store *store, uint32_t id, unsigned i)
 {
@@ -83,6 +97,13 @@ static bool session(void)
         if (!set_limit(store, ids[i], i + 1)) {
             failures++;
             assert_true(set_limit(store, ids[i], i + 1));
+        }
+    }
+    for (unsigned i = 0; i < LIMITS; i++) {
+        uint32_t id;
+        if (!add_per_call_limit(store, i, &id)) {
+            failures++;
+            assert_true(add_per_call_limit(store, i, &id));
         }
     }
     for (unsigned i = 0; i < LIMITS; i += 2)

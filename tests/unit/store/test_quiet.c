@@ -99,6 +99,7 @@ void *__wrap_mmap64(void *address, size_t length, int protection, int flags, int
 struct traffic {
     struct caudal_store *store;
     uint32_t limits[KINDS + 1];
+    uint32_t per_call; /* whose limits come with each call */
     unsigned failures; /* counted, for an assertion could allocate or write */
 };
 
@@ -112,7 +113,30 @@ static struct traffic open_traffic(void)
                          CAUDAL_OK);
     const struct caudal_limit unlimited = limit_of(CAUDAL_UNLIMITED, 0, 0);
     assert_int_equal(caudal_add_limit(traffic.store, "unlimited", &unlimited, &traffic.limits[KINDS], NULL), CAUDAL_OK);
+    assert_int_equal(cdl_add_per_call_limit(traffic.store, "per call", &traffic.per_call, NULL), CAUDAL_OK);
     return traffic;
+}
+
+/* By buckets and windows in turn, of which none is like another; alone, and together with a named limit. */
+static void decide_per_call(struct traffic *traffic, uint64_t key, uint64_t round)
+{
+    const struct caudal_limit limit = round % 4 == 0
+                                          ? limit_of(CAUDAL_FIXED_WINDOW, 1 + round % 10, HOUR + (int64_t)round)
+                                          : bucket_of(10, 10, HOUR + (int64_t)round);
+    const struct caudal_request requests[] = {{traffic->per_call, &key, sizeof key, 0},
+                                              {traffic->limits[0], &key, sizeof key, 0}};
+    for (int operation = CDL_TAKE; operation <= CDL_RESET; operation++) {
+        const struct cdl_question question = {
+            .operation = (enum cdl_operation)operation, .minimum = 1, .maximum = 1, .limit = &limit};
+        const struct cdl_question questions[] = {question, question};
+        struct caudal_decision decisions[2];
+        struct cdl_call call = {.requests = requests,
+                                .questions = questions,
+                                .decisions = decisions,
+                                .count = 2,
+                                .together = operation <= CDL_PEEK};
+        traffic->failures += !cdl_store_ask(traffic->store, NULL, &call) || call.status != CAUDAL_OK;
+    }
 }
 
 /* Every function that decides, for every kind of limit, on a key that is new, known or forgotten as it comes. */
@@ -136,6 +160,7 @@ static void decide(struct traffic *traffic, uint64_t round)
     traffic->failures += caudal_take_all(store, requests, KINDS + 1, each, &overall) != CAUDAL_OK;
     traffic->failures += caudal_peek_all(store, requests, KINDS + 1, each, &overall) != CAUDAL_OK;
     traffic->failures += caudal_take_batch(store, requests, KINDS + 1, each) != CAUDAL_OK;
+    decide_per_call(traffic, key, round);
 }
 
 static void assert_busy(struct traffic *traffic)

@@ -242,7 +242,7 @@ static void a_url_that_is_not_understood_is_refused_where_it_goes_wrong(void **s
     assert_does_not_open("memory:keys=1", 7);
     assert_does_not_open("memory:?keys=0", 13);
     assert_does_not_open("memory:?keys=4294967297", 13);
-    assert_does_not_open("memory:?wide_keys=16777217", 18);
+    assert_does_not_open("memory:?wide_keys=268435457", 18);
     assert_does_not_open("memory:?log_entries=1073741825", 20);
     assert_does_not_open("memory:?keys=1&size=2", 15);
     assert_does_not_open("memory:?keys=1?keys=2", 13);

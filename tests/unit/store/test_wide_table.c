@@ -43,7 +43,7 @@ static struct cdl_wide_record *find(struct cdl_wide_table *table, uint64_t key, 
 static struct cdl_wide_record *insert(struct cdl_wide_table *table, uint64_t key, uint16_t number, uint64_t left_ns)
 {
     struct cdl_wide_record *record = cdl_wide_insert(table, cdl_wide_stripe(table, hash_of(key)), hash_of(key), number,
-                                                     number == LOG_NUMBER, &judge);
+                                                     number == LOG_NUMBER ? CDL_WIDE_LOG : CDL_WIDE_WINDOW, &judge);
     assert_int_equal(record->window.current, 0); /* zeroed */
     record->window.current = left_ns;
     return record;
@@ -148,7 +148,7 @@ static void records_that_differ_in_one_bit_are_two(void **state)
     (void)state;
     struct cdl_wide_table table = open_table(1000, 1);
     const struct cdl_key_hash hash = hash_of(1);
-    cdl_wide_insert(&table, table.stripes, hash, 1, false, &judge);
+    cdl_wide_insert(&table, table.stripes, hash, 1, CDL_WIDE_WINDOW, &judge);
     for (int bit = 0; bit < 128; bit++) {
         struct cdl_key_hash other = hash;
         if (bit < 64)
@@ -156,7 +156,7 @@ static void records_that_differ_in_one_bit_are_two(void **state)
         else
             other.high ^= UINT64_C(1) << (bit - 64);
         assert_null(cdl_wide_find(&table, table.stripes, other, 1));
-        cdl_wide_insert(&table, table.stripes, other, 1, false, &judge);
+        cdl_wide_insert(&table, table.stripes, other, 1, CDL_WIDE_WINDOW, &judge);
         assert_non_null(cdl_wide_find(&table, table.stripes, other, 1));
     }
     for (uint16_t bit = 1; bit < 16; bit++)

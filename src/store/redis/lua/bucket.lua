@@ -6,8 +6,8 @@
 -- The value carries n and d. They are the limit's, or both k times as large: a debt that was kept under another rate may need a finer
 -- fraction.
 
--- What a debt of w + f/n1 microseconds at n1/d1 tokens a microsecond is at n/d: w, f and k. Where n*k or d*k would be too large, rounded
--- down: by less than two microseconds, or eight where it takes decades to pay.
+-- What a debt of w + f/n1 microseconds at n1/d1 tokens a microsecond is at n/d: w, f and k. Where n*k or d*k would be too large, what is
+-- no whole token of it is rounded up: by less than two microseconds, or eight where it takes decades to pay, and to no more than a token.
 local function convert(w, f, n1, d1, n, d)
   local function gcd(a, b)
     while b > 0 do a, b = b, a % b end
@@ -18,7 +18,13 @@ local function convert(w, f, n1, d1, n, d)
   local p, q, m = (n1 / g) * (d / h), k * (n / g), n * k
   if (w + f / n1) * (p / q) >= 4503599627370496 then return 4503599627370496, 0, 1 end -- beyond all capacities: anchored anew
   if p >= 9007199254740992 or m > 4503599627370496 or d * k > 4503599627370496 then
-    return floor((w + f / n1) * (p / q) * (1 - 2 ^ -50)), 0, 1
+    local tokens, rest = muldiv(w, n1, d1)
+    local more = (rest + f - (rest + f) % d1) / d1
+    rest = rest + f - more * d1
+    local up = rest > 0 and floor(rest / d1 * (d / n) * (1 + 2 ^ -50)) + 1 or 0
+    local whole_token = up > (d - 1 - (d - 1) % n) / n
+    local w1, f1 = muldiv(tokens + more + (whole_token and 1 or 0), d, n)
+    return whole_token and w1 or w1 + up, f1, 1
   end
   local w1, rest1 = muldiv(w, p, q)
   local w2, rest2 = muldiv(f, d / h, m)
@@ -38,7 +44,9 @@ local function bucket(key, question, commit)
   if value then
     local letter, w1, f1, n1, d1
     if #value == 33 then letter, w1, f1, n1, d1 = unpack('<c1dddd', value) end
-    if letter ~= 'b' or not (whole(w1) and whole(f1) and f1 < (n1 > 0 and n1 or d1)) or
+    if is_other(value, 'b') then
+      value = false
+    elseif letter ~= 'b' or not (whole(w1) and whole(f1) and f1 < (n1 > 0 and n1 or d1)) or
         (n1 ~= n or d1 ~= d) and not (whole(n1) and n1 <= 4503599627370496 and whole(d1) and d1 <= 4503599627370496 and d1 > 0) then
       heal(key)
       value = false

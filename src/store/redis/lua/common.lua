@@ -5,6 +5,13 @@ local function heal(key)
   if operation ~= 'p' then call('DEL', key) end
 end
 
+-- A value of ours, by another algorithm than the one that is asked about: it counts as absent, and stays until it is written over. (A
+-- list does not: it is no string.)
+local function is_other(value, letter)
+  local first = #value == 25 and 'f' or #value == 33 and value:sub(1, 1)
+  return first and first ~= letter and (first == 'b' or first == 'f' or first == 'w') and value:sub(1, 1) == first
+end
+
 -- What may stand in a value. Others can write to the store, too: they may have left anything.
 local function whole(number)
   return number >= 0 and number < 9007199254740992 and number % 1 == 0

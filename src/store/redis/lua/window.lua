@@ -5,14 +5,16 @@ local function window(key, question, commit)
   local letter, count, period, least, most = unpack('<c1dddd', question)
   local sliding = letter == 'w'
   local index = (now - now % period) / period
-  local previous, current, known, counts = 0, 0, false, false
+  local previous, current, known, counts, same_length = 0, 0, false, false, false
   local value = redis.pcall('GET', key)
   if value then
     local letter1, index1, period1, current1, previous1
     if #value == (sliding and 33 or 25) then
       letter1, index1, period1, current1, previous1 = unpack(sliding and '<c1dddd' or '<c1ddd', value)
     end
-    if letter1 ~= letter or not (whole(current1) and whole(sliding and previous1 or 0)) then
+    if is_other(value, letter) then
+      value = false
+    elseif letter1 ~= letter or not (whole(current1) and whole(sliding and previous1 or 0)) then
       heal(key)
       value = false
     elseif period1 == period and (index1 == index or index1 == index + 1) then
@@ -24,6 +26,7 @@ local function window(key, question, commit)
     elseif own_clock and (index1 + 2) * period1 + 3000000 < now then
       healed = healed + 1 -- it should have expired long ago
     end
+    same_length = value and period1 == period
   end
   local into = now - index * period
   if into < 0 then into = 0 end
@@ -49,7 +52,7 @@ local function window(key, question, commit)
   end
   local left = (index + 1) * period - now
   if sliding and spent > 0 then left = left + period end
-  if operation ~= 'p' and (spent ~= current or (gives_back and value)) then
+  if operation ~= 'p' and (spent ~= current or (gives_back and same_length)) then
     if known and current > 0 and spent > 0 then
       call('SETRANGE', key, 17, pack('<d', spent)) -- it expires with the window, which is the same
     elseif sliding then

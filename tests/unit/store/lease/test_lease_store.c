@@ -664,6 +664,59 @@ static void what_cannot_be_leased_is_refused(void **state)
     assert_int_equal(caudal_lease_limit(store, bucket, &unknown, &problem), CAUDAL_ERR_ARGUMENT);
 }
 
+/* Asked of the store each time, and beside a lease; what is known of one when a refusal that is remembered decides is its capacity. */
+static void a_limit_that_comes_with_each_call_is_never_leased(void **state)
+{
+    (void)state;
+    static struct asked asked;
+    struct caudal_problem problem;
+    uint32_t id;
+    const struct caudal_limit limit = bucket_of(20, 20, HOUR);
+    struct cdl_question question = cdl_question_take(1);
+    question.limit = &limit;
+    assert_int_equal(cdl_add_per_call_limit(store, "per call", &id, NULL), CAUDAL_OK);
+    assert_int_equal(lease_with(id, TTL, 500, 0, &problem), CAUDAL_ERR_UNSUPPORTED);
+    assert_int_equal(caudal_lease_limit(store, id, NULL, NULL), CAUDAL_OK);
+    warm(bucket);
+    for (uint64_t i = 0; i < 10; i++) {
+        asked = (struct asked){0};
+        put(&asked, bucket, "key", cdl_question_take(1));
+        put(&asked, id, "key", question);
+        send_out(&asked, true);
+        assert_false(asked.done);
+        turn();
+        assert_int_equal(asked.call.status, CAUDAL_OK);
+        assert_int_equal(asked.decisions[0].source, CAUDAL_SOURCE_LEASE);
+        assert_int_equal(asked.decisions[1].source, CAUDAL_SOURCE_STORE);
+        assert_int_equal(asked.decisions[1].remaining, 19 - i);
+    }
+    take(&world, bucket, "key", left(&world, bucket, "key"));
+    do {
+        ask(&asked, bucket, 500);
+        turn();
+    } while (asked.decisions[0].verdict == CAUDAL_ALLOW);
+    asked = (struct asked){0};
+    put(&asked, bucket, "key", cdl_question_take(500));
+    put(&asked, id, "key", question);
+    send_out(&asked, true);
+    assert_true(asked.done);
+    assert_int_equal(asked.decisions[0].source, CAUDAL_SOURCE_DENY_CACHE);
+    assert_int_equal(asked.decisions[1].verdict, CAUDAL_ALLOW);
+    assert_int_equal(asked.decisions[1].granted, 0);
+    assert_int_equal(asked.decisions[1].capacity, 20);
+    assert_int_equal(asked.decisions[1].error_bound, 20);
+    ask_one(&asked, id, cdl_question_take(1));
+    turn();
+    assert_int_equal(asked.call.status, CAUDAL_ERR_ARGUMENT);
+    question.operation = CDL_RESET;
+    ask_one(&asked, id, question);
+    turn();
+    question.operation = CDL_PEEK;
+    ask_one(&asked, id, question);
+    turn();
+    assert_int_equal(asked.decisions[0].remaining, 19);
+}
+
 static void a_strict_bound_lowers_the_stores_burst_and_no_one_sees_it(void **state)
 {
     (void)state;
@@ -891,6 +944,7 @@ int main(void)
         TEST(each_by_itself),
         TEST(whatever_happens_the_bound_holds),
         TEST(what_cannot_be_leased_is_refused),
+        TEST(a_limit_that_comes_with_each_call_is_never_leased),
         TEST(a_strict_bound_lowers_the_stores_burst_and_no_one_sees_it),
         TEST(those_who_wait_are_told_when_the_store_is_away),
         TEST_WAITING(any_store_can_be_wrapped),
