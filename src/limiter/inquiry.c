@@ -2,7 +2,8 @@
  *
  * A question goes through stages, each of which is one call of the store: ENFORCE, all limits that are enforced together; then SHADOW, those
  * in shadow mode each by itself, for they spend only what passes. What is given back, and what is asked by a limit's name, is one
- * stage, EACH. collect() writes the questions of a stage, combine() makes what comes back part of the answer; neither knows
+ * stage, EACH. COUNT is the last: limits that count what is refused (`count_refused`) are drained by it, and tell what is left;
+ * nothing that they answer then changes the verdict. collect() writes the questions of a stage, combine() makes what comes back part of the answer; neither knows
  * whether the store answered at once or later.
  *
  * Limits that are counted here (`sharing: local`) are asked at the beginning of their stage, by ask_here(): they answer at once, and what
@@ -18,12 +19,14 @@
 
 #include "limiter/limiter.h"
 #include "limiter/local_share.h"
+#include "policy/calendar.h"
 #include "policy/match_parts.h"
 
 enum stage {
     STAGE_ENFORCE,
     STAGE_SHADOW,
     STAGE_EACH,
+    STAGE_COUNT,
     STAGE_DONE,
 };
 
@@ -51,13 +54,14 @@ static struct asked asked_in(struct room *room)
     return (struct asked){room->requests, room->questions, room->decisions, room->charges, 0};
 }
 
+/* One question alone is decided in one step; several that are all or nothing are looked at before they are charged. */
 static struct cdl_call call_of(const struct asked *asked, bool together)
 {
     return (struct cdl_call){.requests = asked->requests,
                              .questions = asked->questions,
                              .decisions = asked->decisions,
                              .count = asked->count,
-                             .together = together};
+                             .together = together && asked->count > 1};
 }
 
 /* ---- a stage's questions ---- */
@@ -67,11 +71,19 @@ static const struct cdl_limit_rule *rule_of(const struct cdl_answer *answer, uin
     return &answer->live->policy->limits[answer->plan.charges[charge].limit];
 }
 
-static struct cdl_question question_of(enum cdl_ask ask, uint64_t cost)
+static const struct caudal_limit *limit_of_call(const struct cdl_charge *charge)
 {
+    return charge->per_call.size != 0 ? &charge->per_call : NULL;
+}
+
+static struct cdl_question question_of(enum cdl_ask ask, const struct cdl_charge *charge)
+{
+    struct cdl_question question = ask == CDL_ASK_TAKE ? cdl_question_take(charge->cost)
+                                                       : cdl_question_peek(charge->cost);
     if (ask == CDL_ASK_REFUND)
-        return (struct cdl_question){.operation = CDL_REFUND, .maximum = cost};
-    return ask == CDL_ASK_TAKE ? cdl_question_take(cost) : cdl_question_peek(cost);
+        question = (struct cdl_question){.operation = CDL_REFUND, .maximum = charge->cost};
+    question.limit = limit_of_call(charge);
+    return question;
 }
 
 static enum stage first_stage(enum cdl_ask ask)
@@ -81,13 +93,28 @@ static enum stage first_stage(enum cdl_ask ask)
 
 static enum stage stage_after(enum stage stage)
 {
-    return stage == STAGE_ENFORCE ? STAGE_SHADOW : STAGE_DONE;
+    static const enum stage after[] = {[STAGE_ENFORCE] = STAGE_SHADOW,
+                                       [STAGE_SHADOW] = STAGE_COUNT,
+                                       [STAGE_EACH] = STAGE_COUNT,
+                                       [STAGE_COUNT] = STAGE_DONE};
+    return after[stage];
+}
+
+/* Whether a limit counts this request although it was refused, by itself or by another. */
+static bool counts_refusal(const struct cdl_answer *answer, uint32_t charge)
+{
+    if (!rule_of(answer, charge)->count_refused)
+        return false;
+    const struct caudal_decision *decision = &answer->decisions[charge];
+    return answer->kind == CDL_ANSWER_REFUSED || (decision->status == CAUDAL_OK && decision->verdict != CAUDAL_ALLOW);
 }
 
 static bool is_asked_in(const struct cdl_answer *answer, enum stage stage, uint32_t charge)
 {
     if (stage == STAGE_EACH)
         return true;
+    if (stage == STAGE_COUNT)
+        return counts_refusal(answer, charge);
     return rule_of(answer, charge)->mode == (stage == STAGE_SHADOW ? CDL_MODE_SHADOW : CDL_MODE_ENFORCE);
 }
 
@@ -102,16 +129,20 @@ static bool collect_from(const struct cdl_answer *answer, enum cdl_ask ask, enum
                          struct asked *asked)
 {
     const uint32_t *rates = here ? answer->live->local_rates : answer->live->rates;
-    if (stage != STAGE_EACH && answer->kind != CDL_ANSWER_ALLOWED)
-        ask = CDL_ASK_PEEK;
     asked->count = 0;
+    if (stage == STAGE_COUNT && ask != CDL_ASK_TAKE)
+        return false;
+    if (stage < STAGE_EACH && answer->kind != CDL_ANSWER_ALLOWED)
+        ask = CDL_ASK_PEEK;
     for (uint32_t i = 0; i < answer->plan.count; i++) {
         const struct cdl_charge *charge = &answer->plan.charges[i];
         if (!is_asked_in(answer, stage, i) || is_counted_here(answer, i) != here)
             continue;
         asked->requests[asked->count] = (struct caudal_request){rates[charge->rate], charge->key.bytes,
                                                                 charge->key.length, charge->cost};
-        asked->questions[asked->count] = question_of(ask, charge->cost);
+        asked->questions[asked->count] = question_of(ask, charge);
+        if (stage == STAGE_COUNT)
+            asked->questions[asked->count].minimum = 0;
         asked->charges[asked->count++] = i;
     }
     return asked->count > 0;
@@ -143,7 +174,9 @@ struct caudal_limit cdl_answer_limit(const struct cdl_answer *answer, const stru
                                      const struct caudal_decision *decision)
 {
     const struct cdl_policy *policy = answer->live->policy;
-    const struct caudal_limit *limit = &policy->rates[charge->rate].limit;
+    const struct caudal_limit *limit = limit_of_call(charge);
+    if (limit == NULL)
+        limit = &policy->rates[charge->rate].limit;
     if (decision->source != CAUDAL_SOURCE_LOCAL_SHARE)
         return *limit;
     return cdl_local_limit(limit, cdl_local_ratio(policy, &policy->limits[charge->limit]));
@@ -158,13 +191,19 @@ static bool wants_local(const struct caudal_decision *decision)
 static void ask_local(const struct cdl_answer *answer, struct asked *asked, bool together)
 {
     struct room room;
+    struct caudal_limit shares[CDL_PLAN_MAX]; /* of limits that come with the call */
     struct asked local = asked_in(&room);
     for (uint32_t i = 0; i < asked->count; i++) {
+        const struct cdl_charge *charge = &answer->plan.charges[asked->charges[i]];
         if (!wants_local(&asked->decisions[i]))
             continue;
         local.requests[local.count] = asked->requests[i];
-        local.requests[local.count].limit = answer->live->local_rates[answer->plan.charges[asked->charges[i]].rate];
+        local.requests[local.count].limit = answer->live->local_rates[charge->rate];
         local.questions[local.count] = asked->questions[i];
+        if (limit_of_call(charge) != NULL) {
+            shares[local.count] = cdl_answer_limit(answer, charge, &asked->decisions[i]);
+            local.questions[local.count].limit = &shares[local.count];
+        }
         local.charges[local.count++] = i;
     }
     if (local.count == 0)
@@ -177,6 +216,12 @@ static void ask_local(const struct cdl_answer *answer, struct asked *asked, bool
     }
 }
 
+/* A limit that came with the call and that the store cannot count by, or two of them for one key: the store is well. */
+static bool is_callers_fault(int status)
+{
+    return status == CAUDAL_ERR_LIMIT || status == CAUDAL_ERR_ARGUMENT;
+}
+
 /* Every limit whose decision failed answers as it chose to. One of several that were asked together and fails closed closes the whole:
  * nothing is spent then from the shares of the others. */
 static void fall_back(const struct cdl_answer *answer, struct asked *asked, bool together)
@@ -186,6 +231,10 @@ static void fall_back(const struct cdl_answer *answer, struct asked *asked, bool
         struct caudal_decision *decision = &asked->decisions[i];
         if (decision->status == CAUDAL_OK)
             continue;
+        if (is_callers_fault(decision->status)) { /* nothing is chosen for that */
+            closed |= together;
+            continue;
+        }
         *decision = cdl_limiter_on_failure(rule_of(answer, asked->charges[i]), decision->status);
         closed |= together && decision->status != CAUDAL_OK && !wants_local(decision);
     }
@@ -247,6 +296,8 @@ static void judge(struct cdl_answer *answer, enum stage stage)
 {
     struct room room;
     struct asked asked = asked_in(&room);
+    if (stage == STAGE_COUNT)
+        return;
     gather(answer, stage, &asked);
     if (stage != STAGE_SHADOW) {
         let_speak(answer, &asked);
@@ -256,10 +307,67 @@ static void judge(struct cdl_answer *answer, enum stage stage)
         answer->shadow_refusals += asked.decisions[i].status == CAUDAL_OK && asked.decisions[i].verdict != CAUDAL_ALLOW;
 }
 
+/* A store counts a calendar's window under a key of its own, by a longer window: when it ends is known here. */
+static void tell_end(const struct cdl_live_policy *live, const struct cdl_charge *charge,
+                     struct caudal_decision *decision)
+{
+    const struct caudal_clock *clock = live->store->clock;
+    if (charge->ends_at_ns == 0 || decision->status != CAUDAL_OK || decision->reset_after_ns <= 0)
+        return;
+    const int64_t left_ns = cdl_max_i64(charge->ends_at_ns - clock->realtime_ns(clock->context), 0);
+    decision->reset_after_ns = left_ns;
+    if (decision->verdict == CAUDAL_DENY)
+        decision->retry_after_ns = left_ns;
+}
+
 static void keep_decisions(struct cdl_answer *answer, const struct asked *asked)
 {
+    for (size_t i = 0; i < asked->count; i++) {
+        const uint32_t charge = asked->charges[i];
+        answer->decisions[charge] = asked->decisions[i];
+        tell_end(answer->live, &answer->plan.charges[charge], &answer->decisions[charge]);
+    }
+}
+
+/* Whether what was to be taken is only looked at: the request is refused already. */
+static bool only_looks(const struct cdl_answer *answer, enum cdl_ask ask, enum stage stage)
+{
+    return ask == CDL_ASK_TAKE && stage < STAGE_EACH && answer->kind != CDL_ANSWER_ALLOWED;
+}
+
+/* A look tells what would be left; limits tell what they hold, for nothing is spent. Of several that were looked at together and of
+ * which one refuses, the store tells that itself. */
+static void unspend(const struct cdl_answer *answer, struct asked *asked, bool together)
+{
+    bool refuse = false;
     for (size_t i = 0; i < asked->count; i++)
-        answer->decisions[asked->charges[i]] = asked->decisions[i];
+        refuse |= asked->decisions[i].status == CAUDAL_OK && asked->decisions[i].verdict != CAUDAL_ALLOW;
+    for (size_t i = 0; i < asked->count && !(together && refuse); i++) {
+        struct caudal_decision *decision = &asked->decisions[i];
+        const uint64_t cost = answer->plan.charges[asked->charges[i]].cost;
+        if (decision->status != CAUDAL_OK || decision->verdict != CAUDAL_ALLOW)
+            continue;
+        decision->remaining = cost > UINT64_MAX - decision->remaining ? UINT64_MAX : decision->remaining + cost;
+        decision->remaining = cdl_min_u64(decision->remaining, decision->capacity);
+    }
+}
+
+/* What limits hold after they have counted a refusal. One that could not be asked has not counted it, which nobody needs to be told. */
+static void keep_counted(struct cdl_answer *answer, const struct asked *asked)
+{
+    for (size_t i = 0; i < asked->count; i++) {
+        struct caudal_decision *counted = &asked->decisions[i];
+        struct caudal_decision *decision = &answer->decisions[asked->charges[i]];
+        tell_end(answer->live, &answer->plan.charges[asked->charges[i]], counted);
+        if (counted->status != CAUDAL_OK || decision->status != CAUDAL_OK)
+            continue;
+        decision->remaining = counted->remaining;
+        decision->reset_after_ns = counted->reset_after_ns;
+        if (asked->charges[i] != answer->binding)
+            continue;
+        answer->overall.remaining = counted->remaining;
+        answer->overall.reset_after_ns = counted->reset_after_ns;
+    }
 }
 
 /* ---- what is counted here ---- */
@@ -272,17 +380,24 @@ static void ask_here(struct cdl_answer *answer, enum cdl_ask ask, enum stage sta
     struct asked asked = asked_in(&room);
     if (here == NULL || !collect_from(answer, ask, stage, true, &asked))
         return;
+    const bool looked = only_looks(answer, ask, stage);
     answer->taken = cdl_instant_read(here->clock);
     cdl_instant_monotonic(&answer->taken);
     cdl_instant_realtime(&answer->taken);
     struct cdl_call call = call_of(&asked, stage == STAGE_ENFORCE);
     cdl_store_ask(here, NULL, &call);
+    if (stage == STAGE_COUNT) {
+        keep_counted(answer, &asked);
+        return;
+    }
     for (size_t i = 0; i < asked.count; i++) {
         asked.decisions[i].source = CAUDAL_SOURCE_LOCAL_SHARE;
         if (stage == STAGE_ENFORCE &&
             (asked.decisions[i].status != CAUDAL_OK || asked.decisions[i].verdict != CAUDAL_ALLOW))
             answer->kind = CDL_ANSWER_REFUSED;
     }
+    if (looked)
+        unspend(answer, &asked, stage == STAGE_ENFORCE);
     keep_decisions(answer, &asked);
 }
 
@@ -295,7 +410,8 @@ static struct cdl_question question_of_undoing(const struct cdl_answer *answer, 
     return (struct cdl_question){.operation = is_bucket ? CDL_REFUND : CDL_UNDO,
                                  .maximum = charge->cost,
                                  .charged_monotonic_ns = answer->taken.monotonic_ns,
-                                 .charged_realtime_ns = answer->taken.realtime_ns};
+                                 .charged_realtime_ns = answer->taken.realtime_ns,
+                                 .limit = limit_of_call(charge)};
 }
 
 /* Undoes what ask_here charged to enforced limits, for the store has refused or failed; they tell what they hold. */
@@ -329,8 +445,15 @@ static bool collect(struct cdl_answer *answer, enum cdl_ask ask, enum stage stag
 static void combine(struct cdl_answer *answer, enum cdl_ask ask, enum stage stage, struct asked *asked, int status)
 {
     const bool charged = ask == CDL_ASK_TAKE && stage == STAGE_ENFORCE && answer->kind == CDL_ANSWER_ALLOWED;
+    const bool looked = only_looks(answer, ask, stage);
+    if (stage == STAGE_COUNT) {
+        keep_counted(answer, asked);
+        return;
+    }
     if (status != CAUDAL_OK)
         fall_back(answer, asked, stage == STAGE_ENFORCE);
+    if (looked)
+        unspend(answer, asked, stage == STAGE_ENFORCE);
     keep_decisions(answer, asked);
     judge(answer, stage);
     if (!charged || answer->kind == CDL_ANSWER_ALLOWED)
@@ -377,6 +500,31 @@ static bool go_through(struct cdl_asker *asker, enum cdl_ask ask, enum stage *st
     return true;
 }
 
+/* Asks what most requests come to: one limit, enforced in a store that answers within the call. Its stages have nothing else to say.
+ * False: it is not that, and nothing was asked. */
+static bool ask_single(struct cdl_asker *asker, enum cdl_ask ask)
+{
+    struct cdl_answer *answer = &asker->answer;
+    const struct cdl_charge *charge = &answer->plan.charges[0];
+    if (answer->plan.count != 1 || ask == CDL_ASK_REFUND || asker->client != NULL || asker->closed)
+        return false;
+    const struct cdl_limit_rule *rule = rule_of(answer, 0);
+    if (rule->mode != CDL_MODE_ENFORCE || rule->count_refused || is_counted_here(answer, 0))
+        return false;
+    struct caudal_request request = {answer->live->rates[charge->rate], charge->key.bytes, charge->key.length,
+                                     charge->cost};
+    struct cdl_question question = question_of(ask, charge);
+    uint32_t index = 0;
+    struct asked asked = {&request, &question, &answer->decisions[0], &index, 1};
+    struct cdl_call call = call_of(&asked, true);
+    cdl_store_ask(answer->live->store, NULL, &call);
+    if (call.status != CAUDAL_OK)
+        fall_back(answer, &asked, true);
+    tell_end(answer->live, charge, &answer->decisions[0]);
+    let_speak(answer, &asked);
+    return true;
+}
+
 /* ---- later ---- */
 
 struct cdl_inquiry {
@@ -386,6 +534,7 @@ struct cdl_inquiry {
     struct cdl_live_policy *live;
     enum cdl_ask ask;
     enum stage stage;
+    int64_t deadline_ns;
     struct cdl_call call;
     struct asked asked;
     /* The answer so far: all that comes before its arrays, and these as far as they are filled. */
@@ -470,7 +619,12 @@ static struct cdl_inquiry *new_inquiry(struct cdl_asker *asker, enum cdl_ask ask
     if (inquiry == NULL)
         return NULL;
     char *at = inquiry->memory;
-    *inquiry = (struct cdl_inquiry){.asker = asker, .live = asker->answer.live, .ask = ask, .stage = stage, .count = n};
+    *inquiry = (struct cdl_inquiry){.asker = asker,
+                                    .live = asker->answer.live,
+                                    .ask = ask,
+                                    .stage = stage,
+                                    .deadline_ns = asker->deadline_ns,
+                                    .count = n};
     inquiry->asked.requests = carve(&at, n * sizeof *inquiry->asked.requests);
     inquiry->asked.questions = carve(&at, n * sizeof *inquiry->asked.questions);
     inquiry->asked.decisions = carve(&at, n * sizeof *inquiry->asked.decisions);
@@ -491,10 +645,14 @@ static bool ask_client(struct cdl_inquiry *inquiry)
 {
     struct cdl_asker *asker = inquiry->asker;
     struct asked *asked = &inquiry->asked;
-    for (size_t i = 0; i < asked->count; i++)
-        asked->requests[i].key = inquiry->charges[asked->charges[i]].key.bytes; /* not the scratch's */
+    for (size_t i = 0; i < asked->count; i++) {
+        const struct cdl_charge *charge = &inquiry->charges[asked->charges[i]];
+        asked->requests[i].key = charge->key.bytes; /* not the scratch's */
+        asked->questions[i].limit = limit_of_call(charge);
+    }
     pack(inquiry);
     inquiry->call = call_of(asked, inquiry->stage == STAGE_ENFORCE);
+    inquiry->call.deadline_ns = inquiry->deadline_ns;
     inquiry->call.done = on_answered;
     inquiry->call.context = inquiry;
     if (!asker->closed)
@@ -560,6 +718,8 @@ struct cdl_inquiry *cdl_inquiry_keep(struct cdl_asker *asker)
 static struct cdl_inquiry *begin(struct cdl_asker *asker, enum cdl_ask ask, enum stage stage)
 {
     struct cdl_answer *answer = &asker->answer;
+    if (ask_single(asker, ask))
+        return NULL;
     while (!go_through(asker, ask, &stage, false, false)) {
         struct cdl_inquiry *inquiry = asker->waiting < CDL_WAITING_MAX ? new_inquiry(asker, ask, stage) : NULL;
         if (inquiry == NULL) {
@@ -610,6 +770,12 @@ struct cdl_inquiry *cdl_limiter_ask(struct cdl_asker *asker, struct cdl_live_pol
     return NULL;
 }
 
+struct cdl_inquiry *cdl_limiter_ask_plan(struct cdl_asker *asker, struct cdl_live_policy *live, enum cdl_ask ask)
+{
+    clear_answer(live, &asker->answer);
+    return begin(asker, ask, first_stage(ask));
+}
+
 /* ---- by name ---- */
 
 /* What the values would be in a request that has them, in their one spelling: an address grouped, a path normalised. A value that no
@@ -635,9 +801,11 @@ static int check_named(const struct cdl_policy *policy, const struct cdl_named_k
 }
 
 /* The charge that a request with these values would get; its key lies in the scratch. Codes as cdl_limiter_ask_named. */
-static int charge_named(const struct cdl_policy *policy, const struct cdl_named_key *key, uint64_t cost, char *scratch,
-                        struct cdl_charge *charge)
+static int charge_named(const struct cdl_live_policy *live, const struct cdl_named_key *key, uint64_t cost,
+                        char *scratch, struct cdl_charge *charge)
 {
+    const struct cdl_policy *policy = live->policy;
+    const struct caudal_clock *clock = live->store->clock;
     int status = check_named(policy, key);
     if (status != CAUDAL_OK)
         return status;
@@ -664,6 +832,10 @@ static int charge_named(const struct cdl_policy *policy, const struct cdl_named_
         .key = {bytes, length},
         .cost = cost,
     };
+    writer.length += length;
+    if (limit->calendar != NULL &&
+        !cdl_calendar_charge(limit->calendar, clock->realtime_ns(clock->context), &writer, charge))
+        return CAUDAL_ERR_KEY;
     return CAUDAL_OK;
 }
 
@@ -677,7 +849,7 @@ struct cdl_inquiry *cdl_limiter_ask_named(struct cdl_asker *asker, struct cdl_li
     plan->outcome = CDL_OUTCOME_LIMITED;
     plan->exemption = plan->limit = plan->identity = CDL_NONE;
     plan->shadow_refusals = 0;
-    const int status = charge_named(live->policy, key, cost, asker->scratch, &plan->charges[0]);
+    const int status = charge_named(live, key, cost, asker->scratch, &plan->charges[0]);
     plan->count = status == CAUDAL_OK;
     if (status == CAUDAL_OK)
         return begin(asker, ask, STAGE_EACH);
@@ -686,22 +858,34 @@ struct cdl_inquiry *cdl_limiter_ask_named(struct cdl_asker *asker, struct cdl_li
     return NULL;
 }
 
+static int look_at(struct caudal_store *store, uint32_t rate, const struct cdl_charge *charge,
+                   struct caudal_decision *decision)
+{
+    const struct caudal_request request = {rate, charge->key.bytes, charge->key.length, 0};
+    const struct cdl_question question = question_of(CDL_ASK_PEEK, charge);
+    struct cdl_instant now = cdl_instant_read(store->clock);
+    *decision = (struct caudal_decision){.status = CAUDAL_OK};
+    return store->ops->decide(store, &request, &question, &now, decision);
+}
+
 int cdl_limiter_inspect(const struct cdl_live_policy *live, const struct cdl_named_key *key, bool forget, char *scratch,
                         struct caudal_decision *decision)
 {
     struct cdl_charge charge;
-    int status = charge_named(live->policy, key, 0, scratch, &charge);
+    int status = charge_named(live, key, 0, scratch, &charge);
     const bool here = status == CAUDAL_OK && live->policy->limits[charge.limit].sharing == CDL_SHARING_LOCAL;
     struct caudal_store *store = here ? live->local : live->store;
     const uint32_t *rates = here ? live->local_rates : live->rates;
     if (status == CAUDAL_OK && forget)
         status = caudal_reset(store, rates[charge.rate], charge.key.bytes, charge.key.length);
     if (status == CAUDAL_OK)
-        status = caudal_peek(store, rates[charge.rate], charge.key.bytes, charge.key.length, 0, decision);
+        status = look_at(store, rates[charge.rate], &charge, decision);
     if (status == CAUDAL_OK && here)
         decision->source = CAUDAL_SOURCE_LOCAL_SHARE;
-    if (status == CAUDAL_OK)
+    if (status == CAUDAL_OK) {
+        tell_end(live, &charge, decision);
         return status;
+    }
     *decision = (struct caudal_decision){.status = status};
     return status;
 }

@@ -83,7 +83,9 @@ static int bind_rates(const struct binding *binding, uint32_t *fresh, uint32_t *
         binding->rates[i] = CDL_NONE;
         if (!limit_in(binding, i, &limit) || caudal_find_limit(binding->store, name, &binding->rates[i]) == CAUDAL_OK)
             continue;
-        int status = caudal_add_limit(binding->store, name, &limit, &binding->rates[i], problem);
+        int status = binding->policy->rates[i].per_call
+                         ? cdl_add_per_call_limit(binding->store, name, &binding->rates[i], problem)
+                         : caudal_add_limit(binding->store, name, &limit, &binding->rates[i], problem);
         if (status != CAUDAL_OK)
             return status;
         fresh[(*added)++] = binding->rates[i];
@@ -105,7 +107,7 @@ static void follow_changes(const struct binding *binding)
 {
     for (uint32_t i = 0; i < binding->policy->rate_count; i++) {
         struct caudal_limit wanted, present = CAUDAL_LIMIT_INIT;
-        if (!limit_in(binding, i, &wanted))
+        if (!limit_in(binding, i, &wanted) || binding->policy->rates[i].per_call)
             continue;
         caudal_get_limit(binding->store, binding->rates[i], &present);
         if (present.algorithm != wanted.algorithm || present.count != wanted.count ||
@@ -121,6 +123,8 @@ static void follow_leases(const struct binding *binding)
     for (uint32_t i = 0; i < binding->policy->rate_count; i++) {
         const struct cdl_rate *rate = &binding->policy->rates[i];
         const struct cdl_limit_rule *rule = &binding->policy->limits[rate->limit_index];
+        if (rate->per_call)
+            continue;
         struct caudal_lease lease = CAUDAL_LEASE_INIT;
         lease.ttl_ns = rule->lease.ttl_ns;
         lease.share_per_mille = rule->lease.share_per_mille;

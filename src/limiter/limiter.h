@@ -85,7 +85,9 @@ struct cdl_asker {
     struct cdl_store_client *client; /* NULL: every question is answered within the call, by waiting if need be */
     char *scratch;                   /* CDL_MATCH_SCRATCH_BYTES */
     uint32_t waiting;                /* inquiries that wait; beyond CDL_WAITING_MAX they fail at once */
-    bool closed;              /* the client is being closed: what is asked fails at once, as when the store is away */
+    int64_t
+        deadline_ns; /* of what is asked from now on, by caudal_clock_system()'s monotonic clock; 0: the store's own */
+    bool closed;     /* the client is being closed: what is asked fails at once, as when the store is away */
     struct cdl_answer answer; /* large; to the last question, until the next one or cdl_inquiry_answer */
 };
 
@@ -106,6 +108,11 @@ struct cdl_inquiry;
  * answer before anything else happens in this thread; what `request` borrows is not needed any more. */
 struct cdl_inquiry *cdl_limiter_ask(struct cdl_asker *asker, struct cdl_live_policy *live,
                                     const struct cdl_request *request, enum cdl_ask ask, uint64_t cost);
+
+/* Asks the limits of a plan that the caller has made: asker->answer.plan, all of it, with keys in the asker's scratch. For what is no
+ * request (a descriptor, a limit that comes with the call). Returns as cdl_limiter_ask, by the same rules: what is enforced is decided all or
+ * nothing, then what is in shadow mode. */
+struct cdl_inquiry *cdl_limiter_ask_plan(struct cdl_asker *asker, struct cdl_live_policy *live, enum cdl_ask ask);
 
 /* One limit by its name, and a key by the values of its `per`. */
 struct cdl_named_key {

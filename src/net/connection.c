@@ -18,6 +18,17 @@ static uint64_t this_moment(const struct cdl_loop *loop)
     return loop->now_ms + CDL_TICK_MS;
 }
 
+/* It is not to be heard any more. */
+static void unlist_heard(struct cdl_connection *connection)
+{
+    struct cdl_connection **at = &connection->listener->loop->heard_next;
+    while (connection->to_be_heard && *at != connection)
+        at = &(*at)->next_heard;
+    if (connection->to_be_heard)
+        *at = connection->next_heard;
+    connection->to_be_heard = false;
+}
+
 static void on_closed(uv_handle_t *handle)
 {
     struct cdl_connection *connection = handle->data;
@@ -34,6 +45,7 @@ static void close_connection(struct cdl_connection *connection)
         return;
     connection->closing = true;
     struct cdl_loop *loop = connection->listener->loop;
+    unlist_heard(connection);
     if (connection->listener->protocol->closed != NULL)
         connection->listener->protocol->closed(connection);
     if (connection->previous != NULL)
@@ -68,10 +80,10 @@ static void go_on(struct cdl_connection *connection)
         take_in_tls(connection, (struct cdl_slice){NULL, 0});
     if (!may_go_on(connection))
         return;
-    if (connection->ended)
-        close_connection(connection);
-    else
+    if (!connection->ended)
         start_reading(connection);
+    else if (!connection->owing)
+        close_connection(connection);
 }
 
 void cdl_connection_resume(struct cdl_connection *connection)
@@ -79,6 +91,52 @@ void cdl_connection_resume(struct cdl_connection *connection)
     connection->waiting = false;
     if (may_go_on(connection))
         go_on(connection);
+}
+
+static void hear(struct cdl_connection *connection)
+{
+    unlist_heard(connection);
+    if (connection->waiting) {
+        cdl_connection_resume(connection);
+        return;
+    }
+    if (!may_go_on(connection) || connection->lingering)
+        return; /* go_on comes */
+    take_in(connection, NULL, 0);
+    if (may_go_on(connection) && connection->ended && !connection->owing)
+        close_connection(connection);
+}
+
+static void hear_all(struct cdl_loop *loop)
+{
+    while (loop->heard_next != NULL)
+        hear(loop->heard_next);
+}
+
+static void on_hearing(uv_idle_t *idle)
+{
+    uv_idle_stop(idle);
+    hear_all(idle->data);
+}
+
+void cdl_connection_flush(struct cdl_connection *connection)
+{
+    struct cdl_loop *loop = connection->listener->loop;
+    if (connection->to_be_heard || connection->closing)
+        return;
+    connection->to_be_heard = true;
+    connection->next_heard = loop->heard_next;
+    loop->heard_next = connection;
+    uv_idle_start(&loop->hearing, on_hearing);
+}
+
+void cdl_loop_flush(struct cdl_loop *loop)
+{
+    for (struct cdl_connection *connection = loop->connections, *next; connection != NULL; connection = next) {
+        next = connection->next;
+        if (connection->listener->protocol->out_of_turn)
+            cdl_connection_flush(connection);
+    }
 }
 
 /* All is written. Bytes that arrive at a socket that is closed make the kernel reset the connection, and a reset can overtake the
@@ -262,7 +320,7 @@ static void take_in(struct cdl_connection *connection, char *fresh, size_t lengt
     const bool all_fresh = connection->kept_length == 0;
     bool fits = all_fresh || keep(connection, (struct cdl_slice){fresh, length});
     size_t taken = 0;
-    if (fits && (all_fresh ? length : connection->kept_length) > 0)
+    if (fits && ((all_fresh ? length : connection->kept_length) > 0 || connection->listener->protocol->out_of_turn))
         taken = all_fresh ? serve(connection, fresh, length)
                           : serve(connection, connection->kept, connection->kept_length);
     if (connection->closing || connection->lingering)
@@ -326,7 +384,7 @@ static void hear_while_waiting(struct cdl_connection *connection, struct cdl_sli
 static void on_read(uv_stream_t *stream, ssize_t got, const uv_buf_t *buffer)
 {
     struct cdl_connection *connection = stream->data;
-    if (got == UV_EOF && connection->waiting) {
+    if (got == UV_EOF && (connection->waiting || connection->owing)) {
         connection->ended = true;
         return;
     }
@@ -526,12 +584,13 @@ bool cdl_loop_open(struct cdl_loop *loop, const struct cdl_connection_bounds *bo
     loop->cipher_buffer = malloc(2 * OUTPUT_BYTES);
     if (loop->read_buffer == NULL || loop->plain_buffer == NULL || loop->write_buffer == NULL ||
         loop->cipher_buffer == NULL || uv_timer_init(&loop->uv, &loop->tick) != 0 ||
-        uv_async_init(&loop->uv, &loop->wake, on_wake) != 0) {
+        uv_idle_init(&loop->uv, &loop->hearing) != 0 || uv_async_init(&loop->uv, &loop->wake, on_wake) != 0) {
         cdl_loop_close(loop);
         return false;
     }
     loop->tick.data = loop;
     loop->wake.data = loop;
+    loop->hearing.data = loop;
     loop->stepped_at_ms = uv_now(&loop->uv);
     uv_timer_start(&loop->tick, on_tick, CDL_TICK_MS, CDL_TICK_MS);
     return true;
@@ -558,15 +617,17 @@ void cdl_loop_quiesce(struct cdl_loop *loop)
 {
     for (struct cdl_listener *listener = loop->listeners; listener != NULL; listener = listener->next)
         cdl_listener_close(listener);
+    hear_all(loop); /* the last words of those that are closed now */
     for (struct cdl_connection *connection = loop->connections, *next; connection != NULL; connection = next) {
         next = connection->next;
-        if (!connection->waiting)
+        if (!connection->waiting && !connection->owing)
             close_connection(connection);
     }
 }
 
 void cdl_loop_finish(struct cdl_loop *loop)
 {
+    hear_all(loop); /* last words */
     while (loop->connections != NULL)
         close_connection(loop->connections);
     uv_walk(&loop->uv, close_handle, NULL);

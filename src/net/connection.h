@@ -31,6 +31,8 @@ struct cdl_connection {
     uv_write_t write;
     const struct cdl_listener *listener;
     struct cdl_connection *next, *previous;
+    struct cdl_connection *next_heard; /* of those that are to be heard */
+    bool to_be_heard;
     struct sockaddr_storage peer; /* ss_family AF_UNIX: no address */
     struct cdl_tls *tls;          /* NULL: plain */
     char *kept;                   /* what has arrived of an incomplete message */
@@ -41,8 +43,10 @@ struct cdl_connection {
     uint64_t message_began_ms;   /* 0: between messages; this and active_ms by the loop's own clock */
     uint32_t message_timeout_ms; /* of the message that has begun; the protocol may change it as the message goes on */
     uint64_t active_ms;
+    bool
+        owing; /* set by a protocol that answers out of turn: it has answers to give yet, so the end of the server waits */
     bool waiting;   /* set by a protocol whose answer comes later: see `receive` */
-    bool ended;     /* with waiting: the client has said its last word, and still waits for ours */
+    bool ended;     /* with waiting or owing: the client has said its last word, and still waits for ours */
     bool finishing; /* close when everything is written */
     bool unread;    /* with finishing: the client has more to say */
     bool lingering; /* all is written, and what still comes is dropped */
@@ -52,7 +56,10 @@ struct cdl_connection {
 
 struct cdl_protocol {
     size_t state_bytes; /* zeroed for each connection */
-    size_t kept_max;    /* the longest message */
+    /* It may have something to say that no bytes asked for: `receive` is called also with none, after cdl_connection_flush and when the
+     * peer has taken what was sent. */
+    bool out_of_turn;
+    size_t kept_max; /* the longest message */
     /* Looks at `length` bytes, which it may change: all that has arrived and not been taken, answers into `output`, and returns how many bytes it took. It
      * leaves a message that is incomplete, or for whose answer there is no room. With *finish set, the
      * connection is closed once the output is written.
@@ -79,6 +86,7 @@ struct cdl_listener {
     const struct cdl_protocol *protocol;
     struct cdl_tls_context *tls; /* NULL: plain */
     void *context;               /* the protocol's */
+    bool is_local;               /* reached from this machine only; set by who opened it */
 };
 
 struct cdl_connection_bounds {
@@ -93,6 +101,8 @@ struct cdl_loop {
     uv_loop_t uv;
     uv_timer_t tick;
     uv_async_t wake;
+    uv_idle_t hearing; /* runs while any are to be heard, so that the loop does not wait */
+    struct cdl_connection *heard_next;
     struct cdl_connection_bounds bounds;
     struct cdl_connection *connections;
     struct cdl_listener *listeners; /* that are open */
@@ -111,6 +121,13 @@ struct cdl_loop {
 
 /* What a waiting message waited for is there. Not from within the protocol's functions. */
 void cdl_connection_resume(struct cdl_connection *connection);
+
+/* A protocol that answers out of turn has something to say, or what a waiting message waited for is there. It is heard before the loop waits
+ * again, so that what is said to one client in one turn travels together; while the peer has not taken what was sent before, it is heard
+ * afterwards. */
+void cdl_connection_flush(struct cdl_connection *connection);
+/* The same for all such connections of a loop: something has happened that each may have to tell its client. From the loop's thread. */
+void cdl_loop_flush(struct cdl_loop *loop);
 
 /* Prepares a loop. False: memory or descriptors are short. */
 bool cdl_loop_open(struct cdl_loop *loop, const struct cdl_connection_bounds *bounds);

@@ -2,6 +2,7 @@
 
 #include <limits.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <openssl/err.h>
 #include <openssl/ssl.h>
@@ -10,6 +11,7 @@
 
 struct cdl_tls_context {
     SSL_CTX *ssl;
+    const char *protocol;
 };
 
 struct cdl_tls {
@@ -51,6 +53,24 @@ static bool load_files(SSL_CTX *ssl, const struct cdl_tls_files *files, struct c
     return true;
 }
 
+/* Names stand in `offered` with their length before them. */
+static int choose_protocol(SSL *ssl, const unsigned char **chosen, unsigned char *length, const unsigned char *offered,
+                           unsigned offered_length, void *data)
+{
+    (void)ssl;
+    const struct cdl_tls_context *context = data;
+    const size_t wanted = strlen(context->protocol);
+    for (unsigned at = 0; at < offered_length; at += 1u + offered[at]) {
+        if (offered[at] != wanted || at + wanted >= offered_length ||
+            memcmp(offered + at + 1, context->protocol, wanted) != 0)
+            continue;
+        *chosen = offered + at + 1;
+        *length = offered[at];
+        return SSL_TLSEXT_ERR_OK;
+    }
+    return SSL_TLSEXT_ERR_ALERT_FATAL;
+}
+
 struct cdl_tls_context *cdl_tls_context_new(const struct cdl_tls_files *files, struct caudal_problem *problem)
 {
     struct cdl_tls_context *context = calloc(1, sizeof *context);
@@ -67,6 +87,9 @@ struct cdl_tls_context *cdl_tls_context_new(const struct cdl_tls_files *files, s
     /* Without a name for where a session is good, OpenSSL breaks off with a client that shows its certificate by resuming one. */
     static const unsigned char name[] = "caudal";
     SSL_CTX_set_session_id_context(context->ssl, name, sizeof name - 1);
+    context->protocol = files->protocol;
+    if (files->protocol != NULL)
+        SSL_CTX_set_alpn_select_cb(context->ssl, choose_protocol, context);
     if (load_files(context->ssl, files, problem))
         return context;
     cdl_tls_context_free(context);

@@ -12,9 +12,11 @@ struct cdl_tls_files {
     const char *certificate; /* PEM, with its chain */
     const char *key;         /* PEM */
     const char *client_ca;   /* PEM; not NULL: clients must show a certificate of one of these authorities */
+    const char *protocol;    /* what is spoken inside, by the name that ALPN has for it: "h2"; NULL: nobody is asked */
 };
 
-/* A server's context: TLS 1.2 or later. NULL on failure, which names the file. */
+/* A server's context: TLS 1.2 or later. NULL on failure, which names the file. A client that names protocols, and `protocol` is not
+ * among them, is turned away; one that names none knows what it does. `protocol` must outlive the context. */
 struct cdl_tls_context *cdl_tls_context_new(const struct cdl_tls_files *files, struct caudal_problem *problem);
 void cdl_tls_context_free(struct cdl_tls_context *context);
 

@@ -19,6 +19,12 @@ static int add_limit(struct caudal_store *head, const char *name, const struct c
     return caudal_add_limit(of(head)->memory, name, limit, id, NULL);
 }
 
+static int add_per_call_limit(struct caudal_store *head, const char *name, uint32_t *id, struct caudal_problem *problem)
+{
+    (void)problem;
+    return cdl_add_per_call_limit(of(head)->memory, name, id, NULL);
+}
+
 static int find_limit(struct caudal_store *head, const char *name, uint32_t *id)
 {
     return caudal_find_limit(of(head)->memory, name, id);
@@ -61,11 +67,12 @@ static int reset_key(struct caudal_store *head, const struct caudal_request *req
 }
 
 static int decide_all(struct caudal_store *head, enum cdl_operation operation, const struct caudal_request *requests,
-                      size_t count, struct cdl_instant *now, struct caudal_decision *decisions)
+                      const struct caudal_limit *const *limits, size_t count, struct cdl_instant *now,
+                      struct caudal_decision *decisions)
 {
     struct caudal_store *memory = of(head)->memory;
     return of(head)->is_away ? CAUDAL_ERR_STORE
-                             : memory->ops->decide_all(memory, operation, requests, count, now, decisions);
+                             : memory->ops->decide_all(memory, operation, requests, limits, count, now, decisions);
 }
 
 /* ---- its client ---- */
@@ -167,6 +174,7 @@ static const struct cdl_store_ops store_ops = {
     .close = close_store,
     .stats = stats,
     .add_limit = add_limit,
+    .add_per_call_limit = add_per_call_limit,
     .find_limit = find_limit,
     .get_limit = get_limit,
     .set_limit = set_limit,

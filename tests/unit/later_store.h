@@ -7,7 +7,7 @@
 #include "support.h"
 
 #define LATER_CALLS_MAX 1024
-#define LATER_LIMITS_MAX 64
+#define LATER_LIMITS_MAX 512
 
 struct later_store {
     struct caudal_store head;

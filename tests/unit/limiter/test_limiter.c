@@ -10,6 +10,9 @@ static struct cdl_report report;
 static struct cdl_asker asker = {.scratch = scratch};
 static const struct cdl_answer *const answer = &asker.answer; /* to the last request */
 
+/* What limits that come with a command are counted under, in the store beside those of any policy. */
+#define PER_CALL 1
+
 /* ---- a limiter over a store ---- */
 
 struct bed {
@@ -278,6 +281,93 @@ static void a_limit_that_is_named_can_be_taken_from_looked_at_refunded_and_reset
     assert_int_equal(decision.verdict, CAUDAL_ALLOW);
 }
 
+/* ---- refusals that count ---- */
+
+static void a_refusal_that_counts_spends_what_is_left(void **state)
+{
+    struct bed *bed = *state;
+    struct caudal_decision decision;
+    apply(bed, "limits:\n"
+               "- {name: l, per: [client_ip], rate: 10/h, count_refused: true}\n"
+               "- {name: m, per: [client_ip], rate: 20/h}\n");
+    struct cdl_live_policy *live = cdl_limiter_acquire(bed->limiter);
+    ask_about(live, "203.0.113.7", NULL, 7, true);
+    assert_int_equal(answer->kind, CDL_ANSWER_ALLOWED);
+    ask_about(live, "203.0.113.7", NULL, 5, false); /* to look spends nothing */
+    assert_int_equal(answer->kind, CDL_ANSWER_REFUSED);
+    assert_int_equal(answer->overall.remaining, 3);
+    ask_about(live, "203.0.113.7", NULL, 5, true);
+    assert_int_equal(answer->kind, CDL_ANSWER_REFUSED);
+    assert_int_equal(answer->overall.verdict, CAUDAL_DENY);
+    assert_int_equal(answer->overall.remaining, 0);
+    assert_int_equal(answer->decisions[1].remaining, 13);
+    cdl_limiter_release(live);
+    assert_int_equal(by_name(bed, NAMED_PEEK, "l", "203.0.113.7", 1, &decision), CAUDAL_OK);
+    assert_int_equal(decision.verdict, CAUDAL_DENY);
+    assert_int_equal(by_name(bed, NAMED_PEEK, "m", "203.0.113.7", 0, &decision), CAUDAL_OK);
+    assert_int_equal(decision.remaining, 13);
+}
+
+static void another_limits_refusal_counts_too(void **state)
+{
+    struct bed *bed = *state;
+    struct caudal_decision decision;
+    apply(bed, "limits:\n"
+               "- {name: counting, per: [client_ip], rate: 100/h, count_refused: true}\n"
+               "- {name: shadow, per: [client_ip], rate: 100/h, count_refused: true, mode: shadow}\n"
+               "- {name: refusing, per: [client_ip], rate: 3/h}\n");
+    assert_int_equal(admitted(bed, "203.0.113.7", 10), 3);
+    assert_int_equal(answer->overall.capacity, 3);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(by_name(bed, NAMED_PEEK, i == 0 ? "counting" : "shadow", "203.0.113.7", 0, &decision),
+                         CAUDAL_OK);
+        assert_int_equal(decision.remaining, 90);
+    }
+}
+
+/* ---- limits that come with the call ---- */
+
+static enum cdl_answer_kind take_per_call(struct cdl_live_policy *live, const char *key,
+                                          const struct caudal_limit *limit, uint64_t cost)
+{
+    const struct cdl_slice value = cdl_slice_of(key);
+    const uint32_t index = live->policy->resp.limit;
+    struct cdl_plan *plan = &asker.answer.plan;
+    *plan = (struct cdl_plan){.exemption = CDL_NONE, .limit = CDL_NONE, .identity = CDL_NONE, .count = 1};
+    plan->charges[0] = (struct cdl_charge){.limit = index,
+                                           .override = CDL_NONE,
+                                           .rate = live->policy->limits[index].rate,
+                                           .cost = cost,
+                                           .per_call = *limit};
+    plan->charges[0].key.bytes = scratch;
+    assert_int_equal(cdl_policy_key(&value, 1, scratch, sizeof scratch, &plan->charges[0].key.length), CAUDAL_OK);
+    assert_null(cdl_limiter_ask_plan(&asker, live, CDL_ASK_TAKE));
+    return answer->kind;
+}
+
+static void a_plan_may_bring_its_limit(void **state)
+{
+    struct bed *bed = *state;
+    const struct caudal_limit five = {sizeof five, CAUDAL_TOKEN_BUCKET, 1, 10 * SECOND, 5},
+                              ten = {sizeof ten, CAUDAL_TOKEN_BUCKET, 2, 10 * SECOND, 10};
+    apply(bed, "limits: [{name: l, rate: 1/h}]");
+    struct cdl_live_policy *live = cdl_limiter_acquire(bed->limiter);
+    assert_int_equal(take_per_call(live, "k", &five, 6), CDL_ANSWER_REFUSED);
+    assert_int_equal(answer->overall.verdict, CAUDAL_NEVER);
+    assert_int_equal(take_per_call(live, "k", &five, 5), CDL_ANSWER_ALLOWED);
+    assert_int_equal(answer->overall.remaining, 0);
+    assert_int_equal(take_per_call(live, "k", &five, 1), CDL_ANSWER_REFUSED);
+    assert_int_equal(answer->overall.retry_after_ns, 10 * SECOND);
+    assert_int_equal(take_per_call(live, "other", &five, 1), CDL_ANSWER_ALLOWED);
+    /* What was spent stays spent at another rate. */
+    assert_int_equal(take_per_call(live, "k", &ten, 5), CDL_ANSWER_ALLOWED);
+    assert_int_equal(take_per_call(live, "k", &ten, 1), CDL_ANSWER_REFUSED);
+    assert_int_equal(answer->overall.retry_after_ns, 5 * SECOND);
+    const struct caudal_limit told = cdl_answer_limit(answer, &answer->plan.charges[0], &answer->decisions[0]);
+    assert_int_equal(told.burst, 10);
+    cdl_limiter_release(live);
+}
+
 static void a_name_with_another_number_of_values_is_an_error(void **state)
 {
     struct bed *bed = *state;
@@ -349,16 +439,23 @@ static int failing_decide(struct caudal_store *store, const struct caudal_reques
 }
 
 static int failing_decide_all(struct caudal_store *store, enum cdl_operation operation,
-                              const struct caudal_request *requests, size_t count, struct cdl_instant *now,
-                              struct caudal_decision *decisions)
+                              const struct caudal_request *requests, const struct caudal_limit *const *limits,
+                              size_t count, struct cdl_instant *now, struct caudal_decision *decisions)
 {
-    (void)store, (void)operation, (void)requests, (void)count, (void)now, (void)decisions;
+    (void)store, (void)operation, (void)requests, (void)limits, (void)count, (void)now, (void)decisions;
     return CAUDAL_ERR_UNSUPPORTED;
+}
+
+static int failing_add_per_call(struct caudal_store *store, const char *name, uint32_t *id,
+                                struct caudal_problem *problem)
+{
+    return failing_add(store, name, NULL, id, problem);
 }
 
 /* Knows limits, and can say nothing about keys. */
 static const struct cdl_store_ops failing_ops = {
     .add_limit = failing_add,
+    .add_per_call_limit = failing_add_per_call,
     .find_limit = failing_find,
     .get_limit = failing_get,
     .set_limit = failing_set,
@@ -457,7 +554,7 @@ static void a_limit_that_is_removed_and_comes_back_is_new(void **state)
     apply(bed, "limits:\n  - " CLIENT "\n  - " ALL "\n");
     assert_int_equal(admitted(bed, "192.0.2.1", 10), 3);
     apply(bed, "limits:\n  - " ALL "\n");
-    assert_int_equal(stats_of(&bed->world).limits, 1);
+    assert_int_equal(stats_of(&bed->world).limits, 1 + PER_CALL);
     apply(bed, "limits:\n  - " CLIENT "\n");
     assert_int_equal(admitted(bed, "192.0.2.1", 10), 3);
 }
@@ -471,15 +568,15 @@ static void removed_limits_stay_until_the_last_user_of_any_policy_that_has_them(
     apply(bed, "limits:\n  - " CLIENT "\n  - " ALL "\n");
     struct cdl_live_policy *second = cdl_limiter_acquire(bed->limiter);
     apply(bed, "limits:\n  - {name: other, rate: 1/hour}\n");
-    assert_int_equal(stats_of(&bed->world).limits, 3);
+    assert_int_equal(stats_of(&bed->world).limits, 3 + PER_CALL);
     cdl_limiter_release(first);
-    assert_int_equal(stats_of(&bed->world).limits, 3);
+    assert_int_equal(stats_of(&bed->world).limits, 3 + PER_CALL);
     ask_about(second, "192.0.2.1", NULL, CDL_COST_UNSAID, true);
     assert_int_equal(answer->kind, CDL_ANSWER_ALLOWED);
     assert_int_equal(answer->overall.status, CAUDAL_OK);
     assert_int_equal(answer->overall.remaining, 2);
     cdl_limiter_release(second);
-    assert_int_equal(stats_of(&bed->world).limits, 1);
+    assert_int_equal(stats_of(&bed->world).limits, 1 + PER_CALL);
 }
 
 static void count_free(void *data)
@@ -549,7 +646,7 @@ static void ten_thousand_reloads_leave_nothing_behind(void **state)
         apply(bed, texts[i % 3]);
         ask(bed, "192.0.2.1", NULL);
         assert_int_equal(cdl_limiter_generation(bed->limiter), i + 1);
-        assert_int_equal(stats_of(&bed->world).limits, i % 3 == 1 ? 1 : 2);
+        assert_int_equal(stats_of(&bed->world).limits, (i % 3 == 1 ? 1 : 2) + PER_CALL);
     }
 }
 
@@ -576,6 +673,9 @@ int main(void)
         CASE(an_override_has_its_own_rate),
         CASE(a_cost_is_what_the_caller_says_within_the_limits_of_the_policy),
         CASE(a_limit_that_is_named_can_be_taken_from_looked_at_refunded_and_reset),
+        CASE(a_refusal_that_counts_spends_what_is_left),
+        CASE(another_limits_refusal_counts_too),
+        CASE(a_plan_may_bring_its_limit),
         CASE(a_name_with_another_number_of_values_is_an_error),
         cmocka_unit_test(each_choice_for_a_failing_store_is_one_decision),
         cmocka_unit_test(a_failing_store_is_answered_as_the_limits_chose),

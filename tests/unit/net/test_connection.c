@@ -86,6 +86,27 @@ static void give_up(struct cdl_connection *connection, bool too_long, struct cdl
 static const struct cdl_protocol protocol = {
     .kept_max = KEPT_MAX, .receive = receive, .give_up = give_up, .closed = on_left};
 
+/* One that answers out of turn: it takes everything, and says what the test has put down. */
+
+static const char *unasked; /* NULL: nothing */
+static unsigned heard;      /* calls */
+static struct cdl_connection *talkative;
+
+static size_t receive_all(struct cdl_connection *connection, char *bytes, size_t length, struct cdl_writer *output,
+                          bool *finish)
+{
+    (void)bytes, (void)finish;
+    heard++;
+    talkative = connection;
+    if (unasked != NULL)
+        cdl_write_text(output, unasked);
+    unasked = NULL;
+    return length;
+}
+
+static const struct cdl_protocol out_of_turn = {
+    .out_of_turn = true, .kept_max = KEPT_MAX, .receive = receive_all, .closed = on_left};
+
 /* ---- the loop and its clients ---- */
 
 struct bed {
@@ -111,6 +132,14 @@ static void open_bed(const struct cdl_connection_bounds *bounds, struct cdl_tls_
     bed.port = (uint16_t)atoi(strrchr(socket.text, ':') + 1);
     assert_true(cdl_loop_open(&bed.loop, bounds));
     assert_int_equal(cdl_listener_open(&bed.listener, &bed.loop, socket.fd, &protocol, tls, NULL), 0);
+}
+
+static void open_out_of_turn(void)
+{
+    open_bed(&patient, NULL);
+    bed.listener.protocol = &out_of_turn;
+    talkative = NULL;
+    unasked = NULL;
 }
 
 static void turn(void)
@@ -538,14 +567,19 @@ static int teardown_tls(void **state)
     return 0;
 }
 
-static struct cdl_tls_context *tls_context(const char *client_ca)
+static struct cdl_tls_context *tls_context_of(const char *client_ca, const char *application)
 {
     struct caudal_problem problem;
-    const struct cdl_tls_files files = {certificate_file, key_file, client_ca};
+    const struct cdl_tls_files files = {certificate_file, key_file, client_ca, application};
     struct cdl_tls_context *context = cdl_tls_context_new(&files, &problem);
     if (context == NULL)
         fail_msg("%s", problem.message);
     return context;
+}
+
+static struct cdl_tls_context *tls_context(const char *client_ca)
+{
+    return tls_context_of(client_ca, NULL);
 }
 
 /* Calls `step` in turns with the loop until it is done or fails for good. */
@@ -579,6 +613,107 @@ static size_t read_tls_answers(SSL *ssl, const char *letters, size_t wanted)
 }
 
 /* Many records lie in one read: what is behind the first must wait until its answer has been taken. */
+/* A client whose connection has been heard. */
+static int connect_talkative(void)
+{
+    talkative = NULL;
+    const int fd = connect_client();
+    assert_int_equal(send(fd, "x", 1, 0), 1);
+    for (unsigned i = 0; i < PATIENCE && talkative == NULL; i++)
+        turn();
+    assert_non_null(talkative);
+    return fd;
+}
+
+static void what_nobody_asked_for_is_said_when_it_is_flushed(void **state)
+{
+    (void)state;
+    char text[16];
+    open_out_of_turn();
+    const int fd = connect_talkative();
+    unasked = "hello";
+    cdl_connection_flush(talkative);
+    turn();
+    assert_int_equal(recv(fd, text, sizeof text, 0), 5);
+    assert_memory_equal(text, "hello", 5);
+    unasked = "bye";
+    cdl_loop_flush(&bed.loop);
+    turn();
+    assert_int_equal(recv(fd, text, sizeof text, 0), 3);
+    close(fd);
+    close_bed();
+}
+
+/* What is said in one turn travels together. */
+static void who_is_flushed_often_in_one_turn_is_heard_once(void **state)
+{
+    (void)state;
+    open_out_of_turn();
+    const int fd = connect_talkative(), other = connect_talkative();
+    struct cdl_connection *const second = talkative;
+    const unsigned before = heard;
+    for (int i = 0; i < 10; i++) {
+        cdl_connection_flush(second);
+        cdl_loop_flush(&bed.loop);
+    }
+    assert_int_equal(heard, before);
+    turn();
+    assert_int_equal(heard, before + 2);
+    cdl_connection_flush(second);
+    close(other); /* it may be gone before it is heard */
+    for (unsigned i = 0; i < PATIENCE && open_connections() > 1; i++)
+        turn();
+    cdl_loop_flush(&bed.loop); /* and be heard at the very end */
+    unasked = "bye";
+    char text[16];
+    close_bed();
+    assert_int_equal(recv(fd, text, sizeof text, 0), 3);
+    close(fd);
+}
+
+static void a_client_that_is_owed_an_answer_gets_it_after_its_last_word(void **state)
+{
+    (void)state;
+    char text[16];
+    open_out_of_turn();
+    const int fd = connect_talkative();
+    talkative->owing = true;
+    shutdown(fd, SHUT_WR);
+    for (unsigned i = 0; i < PATIENCE && !talkative->ended; i++)
+        turn();
+    assert_true(talkative->ended);
+    unasked = "one";
+    cdl_connection_flush(talkative); /* one of two */
+    turn();
+    assert_int_equal(recv(fd, text, sizeof text, 0), 3);
+    assert_int_equal(open_connections(), 1);
+    talkative->owing = false;
+    unasked = "two";
+    cdl_connection_flush(talkative);
+    turn();
+    assert_int_equal(recv(fd, text, sizeof text, 0), 3);
+    for (unsigned i = 0; i < PATIENCE && open_connections() > 0; i++)
+        turn();
+    assert_int_equal(recv(fd, text, sizeof text, 0), 0);
+    close(fd);
+    close_bed();
+}
+
+static void C100_who_is_owed_an_answer_is_left_open_at_the_end(void **state)
+{
+    (void)state;
+    open_out_of_turn();
+    const int owed = connect_talkative();
+    talkative->owing = true;
+    talkative = NULL;
+    const int idle = connect_talkative();
+    cdl_loop_quiesce(&bed.loop);
+    assert_int_equal(open_connections(), 1);
+    close(owed);
+    close(idle);
+    close_bed();
+}
+
 static void answers_wait_for_a_slow_reader_through_tls_too(void **state)
 {
     (void)state;
@@ -706,13 +841,42 @@ static void a_client_without_a_certificate_is_not_heard(void **state)
     cdl_tls_context_free(context);
 }
 
+static void a_client_hears_which_protocol_is_spoken(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *offered, *chosen; /* chosen NULL: the client is turned away */
+    } cases[] = {{"\x02h2", "h2"}, {"\x08http/1.1\x02h2", "h2"}, {"\x08http/1.1", NULL}, {"\x03h2c", NULL}, {"", ""}};
+    struct cdl_tls_context *context = tls_context_of(NULL, "h2");
+    SSL_CTX *client = SSL_CTX_new(TLS_client_method());
+    open_bed(&patient, context);
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        const unsigned char *chosen = NULL;
+        unsigned length = 0;
+        const int fd = connect_client();
+        SSL *ssl = SSL_new(client);
+        SSL_set_fd(ssl, fd);
+        SSL_set_alpn_protos(ssl, (const unsigned char *)cases[i].offered, (unsigned)strlen(cases[i].offered));
+        assert_int_equal(with_turns(ssl, SSL_connect) == 1, cases[i].chosen != NULL);
+        SSL_get0_alpn_selected(ssl, &chosen, &length);
+        assert_int_equal(length, cases[i].chosen != NULL ? strlen(cases[i].chosen) : 0);
+        if (length > 0)
+            assert_memory_equal(chosen, cases[i].chosen, length);
+        SSL_free(ssl);
+        close(fd);
+    }
+    close_bed();
+    SSL_CTX_free(client);
+    cdl_tls_context_free(context);
+}
+
 static void files_that_are_no_certificate_are_named(void **state)
 {
     (void)state;
     struct caudal_problem problem;
-    const struct cdl_tls_files absent = {"/nonexistent/cert", key_file, NULL},
-                               mixed = {certificate_file, certificate_file, NULL},
-                               no_ca = {certificate_file, key_file, key_file};
+    const struct cdl_tls_files absent = {"/nonexistent/cert", key_file, NULL, NULL},
+                               mixed = {certificate_file, certificate_file, NULL, NULL},
+                               no_ca = {certificate_file, key_file, key_file, NULL};
     assert_null(cdl_tls_context_new(&absent, &problem));
     assert_non_null(strstr(problem.message, "/nonexistent/cert"));
     assert_null(cdl_tls_context_new(&mixed, &problem));
@@ -739,11 +903,16 @@ int main(void)
         cmocka_unit_test(a_client_that_vanishes_while_it_waits_is_let_go),
         cmocka_unit_test(a_client_that_talks_on_while_it_waits_is_kept_waiting),
         cmocka_unit_test(C100_what_waits_is_answered_before_the_loop_ends),
+        cmocka_unit_test(what_nobody_asked_for_is_said_when_it_is_flushed),
+        cmocka_unit_test(who_is_flushed_often_in_one_turn_is_heard_once),
+        cmocka_unit_test(a_client_that_is_owed_an_answer_gets_it_after_its_last_word),
+        cmocka_unit_test(C100_who_is_owed_an_answer_is_left_open_at_the_end),
         cmocka_unit_test(answers_wait_for_a_slow_reader_through_tls_too),
         cmocka_unit_test(what_waits_through_tls_is_answered_in_order_too),
         cmocka_unit_test(a_handshake_has_its_time_however_often_a_byte_comes),
         cmocka_unit_test(a_client_with_a_certificate_may_resume_its_session),
         cmocka_unit_test(a_client_without_a_certificate_is_not_heard),
+        cmocka_unit_test(a_client_hears_which_protocol_is_spoken),
         cmocka_unit_test(files_that_are_no_certificate_are_named),
     };
     signal(SIGPIPE, SIG_IGN);
