@@ -28,7 +28,9 @@ static void require_said(const struct cdl_report *report)
         for (size_t j = 0; j < length; j++)
             require((unsigned char)finding->text[j] >= ' ' && finding->text[j] != 0x7f);
         require((finding->place.line == 0) == (finding->place.column == 0));
-        require(i == 0 || finding->place.line >= report->findings[i - 1].place.line);
+        const struct cdl_finding *before = i > 0 ? &report->findings[i - 1] : finding;
+        require(finding->source > before->source ||
+                (finding->source == before->source && finding->place.line >= before->place.line));
     }
 }
 
@@ -51,8 +53,9 @@ static void require_sound(const struct cdl_policy *policy)
         require_rate(policy, &policy->rates[i]);
     for (uint32_t i = 0; i < policy->limit_count; i++) {
         const struct cdl_limit_rule *limit = &policy->limits[i];
-        require(cdl_policy_find(policy, limit->name) == i);
-        require(policy->rates[limit->rate].limit_index == i && limit->key_shape < policy->shape_count);
+        require(policy->rates[limit->rate].limit_index == i);
+        if (limit->kind != CDL_RULE_PER_CALL) /* which nobody asks by its name, and whose keys are the caller's */
+            require(cdl_policy_find(policy, limit->name) == i && limit->key_shape < policy->shape_count);
         require(limit->per_count <= CDL_PER_MAX && limit->cost.min <= limit->cost.max);
         for (size_t j = 0; j < limit->when.count; j++)
             require(limit->when.conditions[j].count > 0);

@@ -1,16 +1,13 @@
 /* caudal explain: what the limits of a policy promise, and what it makes of one request. As text for people, or as JSON. */
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "cli/cli.h"
+#include "cli/explain.h"
 #include "cli/policy_file.h"
 #include "identity/path.h"
-#include "policy/explain.h"
 
 #define FIELDS_MAX 256
-#define WORDS_BYTES ((size_t)256 << 10)
 
 enum {
     REQUEST,
@@ -19,6 +16,8 @@ enum {
     PEER,
     ATTRIBUTE,
     COST,
+    DOMAIN,
+    DESCRIPTOR,
     JSON
 };
 
@@ -29,23 +28,25 @@ static const struct cdl_option options[] = {
     [PEER] = {"peer", "ADDRESS", "or who sent it; the client is found as the policy says"},
     [ATTRIBUTE] = {"attribute", "NAME=VALUE", "what the caller says; may be given again"},
     [COST] = {"cost", "N", "what the caller says that it costs"},
+    [DOMAIN] = {"domain", "NAME", "a domain of Envoy's rate limit service"},
+    [DESCRIPTOR] = {"descriptor", "\"KEY=VALUE,...\"", "what is asked there; may be given again"},
     [JSON] = {"json", NULL, "answer in JSON"},
 };
 
 /* The command line, and what was made of it. */
 struct explain {
     const struct cdl_command *command;
-    const char *file, *request_line;
+    struct cdl_explaining about;
+    const char *request_line;
     bool json;
     uint64_t cost;
     struct cdl_address client, peer;
     bool has_client, has_peer;
     struct cdl_field headers[FIELDS_MAX], attributes[FIELDS_MAX];
     struct cdl_request request;
-    struct cdl_policy *policy;
+    struct cdl_explained_descriptors descriptors;
     struct cdl_writer scratch;
     struct cdl_view view;
-    char *words; /* of WORDS_BYTES */
 };
 
 /* ---------------------------------------------------------------------------------------------------- command line */
@@ -84,9 +85,9 @@ static int take_argument(struct explain *explain, int kind, const char *value)
 {
     switch (kind) {
     case CDL_ARGUMENT_OPERAND:
-        if (explain->file != NULL)
+        if (explain->about.file != NULL)
             return cdl_usage_error(explain->command, "one file only; '%s' is a second", value);
-        explain->file = value;
+        explain->about.file = value;
         return 0;
     case REQUEST:
         explain->request_line = value;
@@ -101,6 +102,14 @@ static int take_argument(struct explain *explain, int kind, const char *value)
         return read_address(explain, value, PEER, &explain->peer, &explain->has_peer);
     case COST:
         return read_cost(explain, value);
+    case DOMAIN:
+        explain->descriptors.domain = value;
+        return 0;
+    case DESCRIPTOR:
+        if (explain->descriptors.count == CDL_DESCRIPTORS_MAX)
+            return cdl_usage_error(explain->command, "--descriptor: more than %u", CDL_DESCRIPTORS_MAX);
+        explain->descriptors.texts[explain->descriptors.count++] = value;
+        return 0;
     case JSON:
         explain->json = true;
         return 0;
@@ -123,10 +132,14 @@ static int read_arguments(struct explain *explain, struct cdl_arguments *argumen
         status = take_argument(explain, kind, value);
     if (status != 0)
         return status;
-    if (explain->file == NULL)
+    if (explain->about.file == NULL)
         return cdl_usage_error(explain->command, "which file? None was given");
     if (explain->has_client && explain->has_peer)
         return cdl_usage_error(explain->command, "--client-ip and --peer are two answers to one question; give one");
+    if (explain->descriptors.count == 0 && explain->descriptors.domain != NULL)
+        return cdl_usage_error(explain->command, "there is no --descriptor to go with --domain");
+    if (explain->descriptors.count > 0 && is_about_a_request(explain))
+        return cdl_usage_error(explain->command, "--descriptor and a request are two questions; ask one at a time");
     if (explain->request_line == NULL && is_about_a_request(explain) && explain->request.attribute_count == 0)
         return cdl_usage_error(explain->command, "there is no --request to go with these options");
     return 0;
@@ -197,7 +210,7 @@ static void find_host(struct explain *explain)
 
 static void find_client(struct explain *explain)
 {
-    const struct cdl_client_rule *rule = &explain->policy->client;
+    const struct cdl_client_rule *rule = &explain->about.policy->client;
     if (explain->has_client)
         explain->request.client = cdl_address_group(&explain->client, rule->ipv6_prefix);
     else if (explain->has_peer)
@@ -217,113 +230,26 @@ static int make_request(struct explain *explain)
 
 /* ----------------------------------------------------------------------------------------------------------- words */
 
-/* One piece of words at a time: each call begins anew. */
-static struct cdl_writer begin(struct explain *explain)
-{
-    return cdl_writer_on(explain->words, WORDS_BYTES - 1);
-}
-
-static const char *end(struct cdl_writer *writer)
-{
-    writer->bytes[writer->length] = '\0';
-    return writer->bytes;
-}
-
-static const char *promise(struct explain *explain, const struct caudal_limit *limit)
-{
-    struct cdl_writer writer = begin(explain);
-    cdl_explain_rate(limit, &writer);
-    return end(&writer);
-}
-
-static const char *sharing(struct explain *explain, const struct cdl_rate *rate)
-{
-    struct cdl_writer writer = begin(explain);
-    cdl_explain_sharing(explain->policy, (uint32_t)(rate - explain->policy->rates), &writer);
-    return end(&writer);
-}
-
 static const char *why(struct explain *explain, uint32_t limit, const struct cdl_account *account)
 {
-    struct cdl_writer writer = begin(explain);
+    struct cdl_writer writer = cdl_words_begin(&explain->about);
     cdl_explain_why(&explain->view, limit, account, &writer);
-    return end(&writer);
+    return cdl_words_end(&writer);
 }
 
 static const char *why_exempt(struct explain *explain, uint32_t exemption)
 {
-    struct cdl_writer writer = begin(explain);
+    struct cdl_writer writer = cdl_words_begin(&explain->about);
     cdl_explain_exemption(&explain->view, exemption, &writer);
-    return end(&writer);
+    return cdl_words_end(&writer);
 }
-
-static const char *printable(struct explain *explain, struct cdl_slice bytes)
-{
-    struct cdl_writer writer = begin(explain);
-    cdl_write_printable(&writer, bytes);
-    return end(&writer);
-}
-
-static const char *rate_text(const struct caudal_limit *limit)
-{
-    static char text[CAUDAL_LIMIT_TEXT_MAX];
-    caudal_limit_format(limit, text, sizeof text);
-    return text;
-}
-
-static const char *const modes[] = {"enforce", "shadow", "off"};
-static const char *const sharings[] = {"strict", "leased", "local"};
 
 static bool counts(const struct cdl_account *account)
 {
     return account->kind == CDL_ACCOUNT_APPLIES || account->kind == CDL_ACCOUNT_REFUSES;
 }
 
-static const char *outcome_name(const struct cdl_plan *plan)
-{
-    switch (plan->outcome) {
-    case CDL_OUTCOME_LIMITED:
-        return "limited";
-    case CDL_OUTCOME_EXEMPT:
-        return "exempt";
-    case CDL_OUTCOME_MISSING:
-        return "missing identity";
-    case CDL_OUTCOME_AMBIGUOUS:
-        return "ambiguous identity";
-    case CDL_OUTCOME_TOO_LONG:
-        return "key too long";
-    case CDL_OUTCOME_TOO_MANY:
-        break;
-    }
-    return "too many limits";
-}
-
 /* ------------------------------------------------------------------------------------------------------------ text */
-
-static void print_rate(struct explain *explain, const struct cdl_rate *rate)
-{
-    printf("  %s  (%s)\n", rate->name.bytes, rate_text(&rate->limit));
-    printf("      %s\n", promise(explain, &rate->limit));
-    if (explain->policy->limits[rate->limit_index].sharing != CDL_SHARING_STRICT)
-        printf("      %s\n", sharing(explain, rate));
-}
-
-static void print_all_limits(struct explain *explain)
-{
-    const struct cdl_policy *policy = explain->policy;
-    printf("%s: %u limit%s\n\n", explain->file, policy->limit_count, policy->limit_count == 1 ? "" : "s");
-    for (uint32_t i = 0; i < policy->rate_count; i++) {
-        const struct cdl_limit_rule *limit = &policy->limits[policy->rates[i].limit_index];
-        print_rate(explain, &policy->rates[i]);
-        if (limit->per_count > 0)
-            printf("      for each");
-        for (uint32_t j = 0; j < limit->per_count; j++)
-            printf("%s %s", j == 0 ? "" : " and", limit->per[j].text.bytes);
-        printf("%s\n", limit->per_count > 0 ? "" : "      for all requests together");
-        if (limit->mode != CDL_MODE_ENFORCE)
-            printf("      mode: %s\n", modes[limit->mode]);
-    }
-}
 
 static void print_key(struct explain *explain, const struct cdl_limit_rule *limit, const struct cdl_account *account)
 {
@@ -331,13 +257,13 @@ static void print_key(struct explain *explain, const struct cdl_limit_rule *limi
         printf("      counted in one bucket with all others\n");
     for (uint32_t i = 0; i < limit->per_count; i++)
         printf("      %s %s = %s\n", i == 0 ? "counted under" : "          and", limit->per[i].text.bytes,
-               printable(explain, account->values[i]));
+               cdl_words_printable(&explain->about, account->values[i]));
 }
 
 static void print_account(struct explain *explain, uint32_t index, const struct cdl_account *account)
 {
-    const struct cdl_limit_rule *limit = &explain->policy->limits[index];
-    print_rate(explain, &explain->policy->rates[account->rate]);
+    const struct cdl_limit_rule *limit = &explain->about.policy->limits[index];
+    cdl_print_rate(&explain->about, &explain->about.policy->rates[account->rate]);
     printf("      %s\n", why(explain, index, account));
     if (account->kind != CDL_ACCOUNT_APPLIES)
         return;
@@ -350,30 +276,32 @@ static void print_account(struct explain *explain, uint32_t index, const struct 
 static void print_request(struct explain *explain)
 {
     const struct cdl_view *view = &explain->view;
-    printf("%s", view->method.length > 0 ? printable(explain, view->method) : "request");
+    printf("%s", view->method.length > 0 ? cdl_words_printable(&explain->about, view->method) : "request");
     if (view->path.length > 0)
-        printf(" %s", printable(explain, view->path));
+        printf(" %s", cdl_words_printable(&explain->about, view->path));
     if (view->host.length > 0)
-        printf(" on %s", printable(explain, view->host));
-    printf(" from %s\n\n", view->client_text.length > 0 ? printable(explain, view->client_text) : "an unknown client");
+        printf(" on %s", cdl_words_printable(&explain->about, view->host));
+    printf(" from %s\n\n", view->client_text.length > 0 ? cdl_words_printable(&explain->about, view->client_text)
+                                                        : "an unknown client");
 }
 
 static void print_outcome(struct explain *explain, const struct cdl_plan *plan)
 {
     switch (plan->outcome) {
     case CDL_OUTCOME_LIMITED:
-        printf("limited by %zu of %u, all or nothing:\n", plan->count, explain->policy->limit_count);
+        printf("limited by %zu of %u, all or nothing:\n", plan->count, explain->about.policy->request_limit_count);
         break;
     case CDL_OUTCOME_EXEMPT:
         printf("exempt, and so not limited: %s (line %u)\n", why_exempt(explain, plan->exemption),
-               explain->policy->exemptions[plan->exemption].place.line);
+               explain->about.policy->exemptions[plan->exemption].place.line);
         break;
     case CDL_OUTCOME_TOO_MANY:
         printf("refused: more than %u limits apply to it\n", CDL_PLAN_MAX);
         break;
     default:
-        printf("refused without counting: %s%s%s\n", outcome_name(plan), plan->limit == CDL_NONE ? "" : ", says ",
-               plan->limit == CDL_NONE ? "" : explain->policy->limits[plan->limit].name.bytes);
+        printf("refused without counting: %s%s%s\n", cdl_outcome_word(plan->outcome),
+               plan->limit == CDL_NONE ? "" : ", says ",
+               plan->limit == CDL_NONE ? "" : explain->about.policy->limits[plan->limit].name.bytes);
         break;
     }
 }
@@ -381,12 +309,12 @@ static void print_outcome(struct explain *explain, const struct cdl_plan *plan)
 static void print_others(struct explain *explain)
 {
     bool any = false;
-    for (uint32_t i = 0; i < explain->policy->limit_count; i++) {
+    for (uint32_t i = 0; i < explain->about.policy->request_limit_count; i++) {
         struct cdl_account account;
         size_t before = explain->scratch.length;
         cdl_explain_limit(&explain->view, i, explain->cost, &account);
         if (!counts(&account)) {
-            printf("%s  %s: %s\n", any ? "" : "\nnot limited by:\n", explain->policy->limits[i].name.bytes,
+            printf("%s  %s: %s\n", any ? "" : "\nnot limited by:\n", explain->about.policy->limits[i].name.bytes,
                    why(explain, i, &account));
             any = true;
         }
@@ -400,7 +328,7 @@ static void print_text(struct explain *explain, const struct cdl_plan *plan)
     print_outcome(explain, plan);
     if (plan->outcome == CDL_OUTCOME_EXEMPT)
         return;
-    for (uint32_t i = 0; i < explain->policy->limit_count; i++) {
+    for (uint32_t i = 0; i < explain->about.policy->request_limit_count; i++) {
         struct cdl_account account;
         size_t before = explain->scratch.length;
         cdl_explain_limit(&explain->view, i, explain->cost, &account);
@@ -413,38 +341,27 @@ static void print_text(struct explain *explain, const struct cdl_plan *plan)
 
 /* ------------------------------------------------------------------------------------------------------------ JSON */
 
-static json_t *rate_json(struct explain *explain, const struct cdl_rate *rate)
-{
-    const struct cdl_limit_rule *limit = &explain->policy->limits[rate->limit_index];
-    json_t *object = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:i}", "limit", limit->name.bytes, "name",
-                               rate->name.bytes, "rate", rate_text(&rate->limit), "promise",
-                               promise(explain, &rate->limit), "mode", modes[limit->mode], "sharing",
-                               sharings[limit->sharing], "line", (int)limit->place.line);
-    json_object_set_new(object, "shared", json_string(sharing(explain, rate)));
-    return object;
-}
-
 static json_t *key_json(struct explain *explain, const struct cdl_limit_rule *limit, const struct cdl_account *account)
 {
     json_t *key = json_array();
     for (uint32_t i = 0; i < limit->per_count; i++)
         json_array_append_new(key, json_pack("{s:s, s:s}", "identity", limit->per[i].text.bytes, "value",
-                                             printable(explain, account->values[i])));
+                                             cdl_words_printable(&explain->about, account->values[i])));
     return key;
 }
 
 static json_t *account_json(struct explain *explain, uint32_t index)
 {
-    const struct cdl_limit_rule *limit = &explain->policy->limits[index];
+    const struct cdl_limit_rule *limit = &explain->about.policy->limits[index];
     struct cdl_account account;
     size_t before = explain->scratch.length;
     cdl_explain_limit(&explain->view, index, explain->cost, &account);
-    json_t *object = rate_json(explain, &explain->policy->rates[account.rate]);
+    json_t *object = cdl_rate_json(&explain->about, &explain->about.policy->rates[account.rate]);
     json_object_set_new(object, "applies", json_boolean(counts(&account)));
     json_object_set_new(object, "why", json_string(why(explain, index, &account)));
     if (account.kind == CDL_ACCOUNT_APPLIES) {
         json_object_set_new(object, "key", key_json(explain, limit, &account));
-        json_object_set_new(object, "key_bytes", json_string(printable(explain, account.key)));
+        json_object_set_new(object, "key_bytes", json_string(cdl_words_printable(&explain->about, account.key)));
         json_object_set_new(object, "cost", json_integer((json_int_t)account.cost));
     }
     explain->scratch.length = before;
@@ -454,7 +371,7 @@ static json_t *account_json(struct explain *explain, uint32_t index)
 static void set_text(struct explain *explain, json_t *object, const char *key, struct cdl_slice value)
 {
     if (value.length > 0)
-        json_object_set_new(object, key, json_string(printable(explain, value)));
+        json_object_set_new(object, key, json_string(cdl_words_printable(&explain->about, value)));
 }
 
 static json_t *request_json(struct explain *explain)
@@ -469,34 +386,19 @@ static json_t *request_json(struct explain *explain)
 
 static json_t *plan_json(struct explain *explain, const struct cdl_plan *plan)
 {
-    json_t *root = json_pack("{s:o, s:s}", "request", request_json(explain), "outcome", outcome_name(plan));
+    json_t *root = json_pack("{s:o, s:s}", "request", request_json(explain), "outcome",
+                             cdl_outcome_word(plan->outcome));
     if (plan->outcome == CDL_OUTCOME_EXEMPT)
         json_object_set_new(root, "exempt",
                             json_pack("{s:s, s:i}", "why", why_exempt(explain, plan->exemption), "line",
-                                      (int)explain->policy->exemptions[plan->exemption].place.line));
+                                      (int)explain->about.policy->exemptions[plan->exemption].place.line));
     if (plan->limit != CDL_NONE)
-        json_object_set_new(root, "refused_by", json_string(explain->policy->limits[plan->limit].name.bytes));
+        json_object_set_new(root, "refused_by", json_string(explain->about.policy->limits[plan->limit].name.bytes));
     json_t *limits = json_array();
-    for (uint32_t i = 0; i < explain->policy->limit_count; i++)
+    for (uint32_t i = 0; i < explain->about.policy->request_limit_count; i++)
         json_array_append_new(limits, account_json(explain, i));
     json_object_set_new(root, "limits", limits);
     return root;
-}
-
-static json_t *limits_json(struct explain *explain)
-{
-    json_t *limits = json_array();
-    for (uint32_t i = 0; i < explain->policy->rate_count; i++)
-        json_array_append_new(limits, rate_json(explain, &explain->policy->rates[i]));
-    return json_pack("{s:o}", "limits", limits);
-}
-
-static int print_json(json_t *root)
-{
-    int status = json_dumpf(root, stdout, JSON_INDENT(2));
-    json_decref(root);
-    putchar('\n');
-    return status;
 }
 
 /* ------------------------------------------------------------------------------------------------------------- run */
@@ -508,20 +410,27 @@ static int explain_request(struct explain *explain)
     int status = make_request(explain);
     if (status != 0)
         return status;
-    cdl_policy_match(explain->policy, &explain->request, explain->cost, scratch, sizeof scratch, &plan);
-    cdl_view_open(&explain->view, explain->policy, &explain->request, &explain->scratch);
+    cdl_policy_match(explain->about.policy, &explain->request, explain->cost, scratch, sizeof scratch, &plan);
+    cdl_view_open(&explain->view, explain->about.policy, &explain->request, &explain->scratch);
     if (!explain->json)
         print_text(explain, &plan);
-    else if (print_json(plan_json(explain, &plan)) != 0)
+    else if (cdl_print_json(plan_json(explain, &plan)) != 0)
         return CDL_EXIT_NO;
     return CDL_EXIT_YES;
+}
+
+static int explain_descriptors(struct explain *explain)
+{
+    explain->descriptors.hits = explain->cost == CDL_COST_UNSAID ? 0 : explain->cost;
+    explain->descriptors.json = explain->json;
+    return cdl_explain_descriptors(&explain->about, explain->command, &explain->descriptors);
 }
 
 static int explain_limits(struct explain *explain)
 {
     if (!explain->json)
-        print_all_limits(explain);
-    else if (print_json(limits_json(explain)) != 0)
+        cdl_print_limits(&explain->about);
+    else if (cdl_print_json(cdl_limits_json(&explain->about)) != 0)
         return CDL_EXIT_NO;
     return CDL_EXIT_YES;
 }
@@ -530,19 +439,22 @@ static int run(struct cdl_arguments *arguments)
 {
     static struct cdl_report report; /* these are large */
     static struct explain explain;
-    static char words[WORDS_BYTES], scratch[2 * CDL_MATCH_SCRATCH_BYTES];
+    static char words[CDL_EXPLAIN_WORDS_BYTES], scratch[2 * CDL_MATCH_SCRATCH_BYTES];
     explain = (struct explain){.command = arguments->command,
                                .cost = CDL_COST_UNSAID,
-                               .words = words,
+                               .about.words = words,
                                .scratch = cdl_writer_on(scratch, sizeof scratch)};
     int status = read_arguments(&explain, arguments);
     if (status != 0)
         return status;
-    explain.policy = cdl_cli_load_policy(explain.file, false, &report);
-    if (explain.policy == NULL)
+    explain.about.policy = cdl_cli_load_policy(explain.about.file, false, &report);
+    if (explain.about.policy == NULL)
         return CDL_EXIT_NO;
-    status = is_about_a_request(&explain) ? explain_request(&explain) : explain_limits(&explain);
-    cdl_policy_free(explain.policy);
+    if (explain.descriptors.count > 0)
+        status = explain_descriptors(&explain);
+    else
+        status = is_about_a_request(&explain) ? explain_request(&explain) : explain_limits(&explain);
+    cdl_policy_free(explain.about.policy);
     return status;
 }
 
@@ -552,7 +464,9 @@ const struct cdl_command cdl_command_explain = {
     .summary = "say what a policy promises, and what it makes of a request",
     .details = "Without options: what each limit promises, in words. With a request: which limits\n"
                "apply to it and why, what each counts it under and what it costs there, and why\n"
-               "the others do not apply. Nothing is counted and no store is asked.",
+               "the others do not apply. With descriptors, as Envoy asks: the way that each takes\n"
+               "through its domain, and what limits it there; a backslash takes ',' and '=' for\n"
+               "what they are. Nothing is counted and no store is asked.",
     .options = options,
     .option_count = sizeof options / sizeof options[0],
     .run = run,

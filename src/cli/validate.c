@@ -9,13 +9,13 @@ struct cdl_policy *cdl_cli_load_policy(const char *path, bool with_warnings, str
     struct cdl_policy *policy = cdl_policy_load_file(path, NULL, report);
     size_t errors = 0, warnings = 0;
     for (size_t i = 0; i < report->count; i++) {
-        char line[CDL_FINDING_TEXT_MAX + 64];
+        char line[CDL_FINDING_LINE_MAX + 4096]; /* a path may be so long */
         const struct cdl_finding *finding = &report->findings[i];
         if (finding->warning && !with_warnings)
             continue;
         *(finding->warning ? &warnings : &errors) += 1;
-        cdl_finding_format(finding, "", line, sizeof line);
-        fprintf(stderr, "%s%s\n", path, line);
+        cdl_finding_format(finding, path, line, sizeof line);
+        fprintf(stderr, "%s\n", line);
     }
     if (report->errors > errors)
         fprintf(stderr, "%s: %zu errors more\n", path, report->errors - errors);
@@ -33,8 +33,10 @@ static bool validate(const char *path, bool strict)
     static struct cdl_report report; /* large */
     struct cdl_policy *policy = cdl_cli_load_policy(path, true, &report);
     bool good = policy != NULL && !(strict && report.warnings > 0);
-    if (good)
-        printf("%s: ok, %u limit%s\n", path, policy->limit_count, policy->limit_count == 1 ? "" : "s");
+    if (good) {
+        const uint32_t limits = cdl_policy_named_limits(policy);
+        printf("%s: ok, %u limit%s\n", path, limits, limits == 1 ? "" : "s");
+    }
     cdl_policy_free(policy);
     return good;
 }

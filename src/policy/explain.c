@@ -386,3 +386,36 @@ void cdl_explain_exemption(struct cdl_view *view, uint32_t exemption, struct cdl
     write_conditions(view, &view->policy->exemptions[exemption], words);
     view->scratch->length = before;
 }
+
+/* ------------------------------------------------------------------------------------------------------------ words */
+
+const char *cdl_outcome_word(enum cdl_outcome outcome)
+{
+    switch (outcome) {
+    case CDL_OUTCOME_LIMITED:
+        return "limited";
+    case CDL_OUTCOME_EXEMPT:
+        return "exempt";
+    case CDL_OUTCOME_MISSING:
+        return "missing identity";
+    case CDL_OUTCOME_AMBIGUOUS:
+        return "ambiguous identity";
+    case CDL_OUTCOME_TOO_LONG:
+        return "key too long";
+    case CDL_OUTCOME_TOO_MANY:
+        break;
+    }
+    return "too many limits";
+}
+
+const char *cdl_mode_word(enum cdl_mode mode)
+{
+    static const char *const words[] = {"enforce", "shadow", "off"};
+    return words[mode];
+}
+
+const char *cdl_sharing_word(enum cdl_sharing sharing)
+{
+    static const char *const words[] = {"strict", "leased", "local"};
+    return words[sharing];
+}

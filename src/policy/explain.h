@@ -46,6 +46,11 @@ void cdl_explain_why(struct cdl_view *view, uint32_t limit, const struct cdl_acc
 /* Why a request is exempt, in the same manner. */
 void cdl_explain_exemption(struct cdl_view *view, uint32_t exemption, struct cdl_writer *words);
 
+/* Words for what a policy says: "limited", "missing identity", ...; "enforce", ...; "strict", ... */
+const char *cdl_outcome_word(enum cdl_outcome outcome);
+const char *cdl_mode_word(enum cdl_mode mode);
+const char *cdl_sharing_word(enum cdl_sharing sharing);
+
 /* Bytes as printable ASCII: others as \xNN, and a backslash twice. */
 void cdl_write_printable(struct cdl_writer *writer, struct cdl_slice bytes);
 

@@ -205,8 +205,9 @@ static struct cdl_index *build_index(struct subject subject, struct cdl_arena *a
     if (build.index != NULL && prepare(&build, arena, &unfiled)) {
         count_demands(&build);
         for (uint32_t i = 0; i < subject.count; i++) {
-            bool off = subject.limits && subject.policy->limits[i].mode == CDL_MODE_OFF;
-            if (!off && !place_rule(&build, i))
+            const struct cdl_limit_rule *limit = subject.limits ? &subject.policy->limits[i] : NULL;
+            const bool left_out = limit != NULL && (limit->mode == CDL_MODE_OFF || limit->kind != CDL_RULE_REQUEST);
+            if (!left_out && !place_rule(&build, i))
                 unfiled[build.index->unfiled_count++] = i;
         }
         build.index->unfiled = unfiled;

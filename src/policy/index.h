@@ -28,7 +28,7 @@ struct cdl_index {
     uint32_t unfiled_count;
 };
 
-/* NULL when memory is short. Limits that are off are left out. */
+/* NULL when memory is short. Limits that are off, or that no request asks by, are left out. */
 struct cdl_index *cdl_index_exemptions(const struct cdl_policy *policy, struct cdl_arena *arena);
 struct cdl_index *cdl_index_limits(const struct cdl_policy *policy, struct cdl_arena *arena);
 

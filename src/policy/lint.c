@@ -61,7 +61,7 @@ struct anchors {
 
 static void collect_anchors(const struct cdl_policy *policy, struct anchors *anchors)
 {
-    for (uint32_t i = 0; i < policy->limit_count; i++) {
+    for (uint32_t i = 0; i < policy->request_limit_count; i++) {
         const struct cdl_limit_rule *limit = &policy->limits[i];
         if (limit->mode != CDL_MODE_ENFORCE || is_client_chosen(limit) || limit->if_missing == CDL_MISSING_SKIP)
             continue;
@@ -84,7 +84,7 @@ static void lint_keys(const struct cdl_policy *policy, struct cdl_report *report
 {
     struct anchors anchors = {.count = 0};
     collect_anchors(policy, &anchors);
-    for (uint32_t i = 0; i < policy->limit_count; i++) {
+    for (uint32_t i = 0; i < policy->request_limit_count; i++) {
         const struct cdl_limit_rule *limit = &policy->limits[i];
         for (uint32_t j = 0; j < limit->per_count; j++)
             if (is_address_header(&limit->per[j]))
@@ -107,7 +107,7 @@ static bool is_windowed(const struct cdl_rate *rate)
 
 static void lint_rates(const struct cdl_policy *policy, struct cdl_report *report)
 {
-    for (uint32_t i = 0; i < policy->rate_count; i++) {
+    for (uint32_t i = 0; i < policy->rate_count && policy->rates[i].limit_index < policy->request_limit_count; i++) {
         const struct cdl_rate *rate = &policy->rates[i];
         const struct cdl_limit_rule *limit = &policy->limits[rate->limit_index];
         uint64_t capacity = cdl_rate_capacity(limit, &rate->limit);
@@ -134,7 +134,7 @@ static bool is_memory(struct cdl_slice url)
 static void lint_sharing(const struct cdl_policy *policy, struct cdl_report *report)
 {
     const bool in_memory = is_memory(policy->store.url);
-    for (uint32_t i = 0; i < policy->rate_count; i++) {
+    for (uint32_t i = 0; i < policy->rate_count && policy->rates[i].limit_index < policy->request_limit_count; i++) {
         const struct cdl_rate *rate = &policy->rates[i];
         const struct cdl_limit_rule *limit = &policy->limits[rate->limit_index];
         if (limit->sharing != CDL_SHARING_LEASED)
@@ -156,7 +156,7 @@ static void lint_probes(const struct cdl_policy *policy, struct cdl_report *repo
             if (policy->exemptions[i].conditions[j].what.kind == CDL_IDENTITY_PATH ||
                 policy->exemptions[i].conditions[j].what.kind == CDL_IDENTITY_CLIENT_IP)
                 return;
-    for (uint32_t i = 0; i < policy->limit_count; i++) {
+    for (uint32_t i = 0; i < policy->request_limit_count; i++) {
         const struct cdl_limit_rule *limit = &policy->limits[i];
         bool path = limit->mode == CDL_MODE_OFF;
         for (size_t j = 0; j < limit->when.count; j++)
@@ -207,4 +207,5 @@ void cdl_lint(const struct cdl_policy *policy, struct cdl_report *report)
     lint_sharing(policy, report);
     lint_probes(policy, report);
     lint_exemptions(policy, report);
+    cdl_lint_domains(policy, report);
 }

@@ -1,18 +1,20 @@
 /* A policy from a file. The file becomes a tree (yaml.c), the tree becomes a policy part by part (load_*.c), and everything
  * that is wrong is said at once; only a policy without errors is looked at for what is unwise (lint.c). The tree is gone when
- * the policy stands: what is kept was copied into the policy's own arena. */
+ * the policy stands: what is kept was copied into the policy's own arena.
+ *
+ * A file or a folder of Envoy's rate limit service is a policy, too, in which all else is left at its default. */
 #include "policy/load.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 
 #include "base/memory.h"
+#include "policy/added.h"
 #include "policy/index.h"
+#include "policy/load_domain.h"
+#include "policy/source.h"
 
 struct root_draft {
-    const struct cdl_yaml_node *identity, *exempt, *limits, *listen, *store, *log;
+    const struct cdl_yaml_node *identity, *exempt, *limits, *listen, *store, *log, *metrics, *resp, *envoy;
     unsigned fields;
     uint32_t instances;
 };
@@ -27,38 +29,66 @@ static const struct cdl_setting root_settings[] = {
     {"listen", cdl_read_node, offsetof(struct root_draft, listen), NULL},
     {"store", cdl_read_node, offsetof(struct root_draft, store), NULL},
     {"log", cdl_read_node, offsetof(struct root_draft, log), NULL},
+    {"metrics", cdl_read_node, offsetof(struct root_draft, metrics), NULL},
+    {"resp", cdl_read_node, offsetof(struct root_draft, resp), NULL},
+    {"envoy", cdl_read_node, offsetof(struct root_draft, envoy), NULL},
 };
 static const struct cdl_shape root_shape = CDL_SHAPE("the policy", root_settings);
 
 void cdl_policy_each_key(void (*call)(void *context, const char *map, const char *key), void *context)
 {
     static const struct cdl_shape *const shapes[] = {
-        &root_shape,         &cdl_identity_shape, &cdl_client_shape, &cdl_limit_shape, &cdl_cost_shape,
-        &cdl_override_shape, &cdl_lease_shape,    &cdl_listen_shape, &cdl_tls_shape,   &cdl_timeouts_shape,
-        &cdl_caps_shape,     &cdl_store_shape,    &cdl_log_shape,
+        &root_shape,          &cdl_identity_shape, &cdl_client_shape, &cdl_limit_shape,   &cdl_cost_shape,
+        &cdl_override_shape,  &cdl_lease_shape,    &cdl_listen_shape, &cdl_tls_shape,     &cdl_timeouts_shape,
+        &cdl_caps_shape,      &cdl_store_shape,    &cdl_log_shape,    &cdl_metrics_shape, &cdl_resp_shape,
+        &cdl_resp_user_shape, &cdl_envoy_shape,
     };
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
         for (size_t j = 0; j < shapes[i]->count; j++)
             call(context, shapes[i]->name, shapes[i]->settings[j].key);
 }
 
-static void load_root(struct cdl_loader *loader, const struct cdl_yaml_node *root)
+/* All parts of a policy; what is not in the draft is left at its default. */
+static void load_parts(struct cdl_loader *loader, const struct root_draft *draft)
 {
     struct cdl_policy *policy = loader->policy;
+    policy->fields = (enum cdl_fields_revision)draft->fields;
+    policy->instances = draft->instances;
+    cdl_load_identity(loader, draft->identity); /* before all that speaks of addresses */
+    cdl_load_exemptions(loader, draft->exempt);
+    if (draft->limits != NULL)
+        cdl_load_limits(loader, draft->limits);
+    cdl_load_server(loader, draft->listen, draft->store, draft->log);
+    cdl_load_metrics(loader, draft->metrics);
+    if (draft->envoy != NULL)
+        cdl_load_envoy(loader, draft->envoy);
+    cdl_place_domains(loader);
+    cdl_load_resp(loader, draft->resp);
+    cdl_place_added_limits(loader);
+}
+
+static void load_root(struct cdl_loader *loader, const struct cdl_yaml_node *root)
+{
     struct root_draft draft = {.instances = 1};
-    size_t errors = loader->report->errors;
+    const size_t errors = loader->report->errors;
+    if (cdl_is_domain_file(root)) {
+        cdl_load_domain(loader, root);
+        load_parts(loader, &draft);
+        return;
+    }
     cdl_read_map(loader, root, &root_shape, &draft);
     if (root->kind != CDL_YAML_MAP || root->count == 0)
         return;
-    policy->fields = (enum cdl_fields_revision)draft.fields;
-    policy->instances = draft.instances;
-    cdl_load_identity(loader, draft.identity); /* before all that speaks of addresses */
-    cdl_load_exemptions(loader, draft.exempt);
-    if (draft.limits != NULL)
-        cdl_load_limits(loader, draft.limits);
-    else if (loader->report->errors == errors) /* a mistyped "limits" was reported already */
+    if (draft.limits == NULL && draft.envoy == NULL && loader->report->errors == errors) /* or a mistyped "limits" */
         cdl_report_error(loader->report, root->place, "the policy has no 'limits'");
-    cdl_load_server(loader, draft.listen, draft.store, draft.log);
+    load_parts(loader, &draft);
+}
+
+static void load_folder(struct cdl_loader *loader, const char *path)
+{
+    const struct root_draft draft = {.instances = 1};
+    cdl_load_envoy_folder(loader, path, (struct cdl_place){0, 0});
+    load_parts(loader, &draft);
 }
 
 static void build_indexes(struct cdl_policy *policy, struct cdl_report *report)
@@ -69,7 +99,13 @@ static void build_indexes(struct cdl_policy *policy, struct cdl_report *report)
         cdl_lint(policy, report);
 }
 
-static struct cdl_policy *new_policy(const char *file, struct cdl_slice text, const struct caudal_allocator *allocator)
+/* What a policy is made of: the text of a file, or a folder. */
+struct origin {
+    const char *path;
+    const struct cdl_slice *text; /* NULL: it is a folder */
+};
+
+static struct cdl_policy *new_policy(const struct origin *origin, const struct caudal_allocator *allocator)
 {
     struct cdl_arena arena;
     cdl_arena_init(&arena, allocator);
@@ -77,36 +113,56 @@ static struct cdl_policy *new_policy(const char *file, struct cdl_slice text, co
     if (policy == NULL)
         return NULL;
     policy->arena = arena; /* which holds itself from here on */
-    policy->file = cdl_arena_copy(&policy->arena, cdl_slice_of(file));
-    policy->hash = cdl_lookup_hash(text, 0);
+    policy->file = cdl_arena_copy(&policy->arena, cdl_slice_of(origin->path));
+    policy->hash = origin->text != NULL ? cdl_lookup_hash(*origin->text, 0) : 0;
     policy->client.header = policy->secret_file = (struct cdl_slice){"", 0};
     return policy;
 }
 
-static bool read_tree(struct cdl_policy *policy, struct cdl_slice text, struct cdl_arena *tree,
-                      struct cdl_report *report)
+static void read_tree(struct cdl_loader *loader, struct cdl_slice text, struct cdl_arena *tree)
 {
-    struct cdl_loader loader = {policy, &policy->arena, report};
-    const struct cdl_yaml_node *root = cdl_yaml_read(text, tree, report);
-    if (root == NULL || cdl_yaml_is_null(root)) {
-        if (report->errors == 0)
-            cdl_report_error(report, (struct cdl_place){1, 1}, "the file is empty; a policy has at least one limit");
-        return false;
+    const struct cdl_yaml_node *root = cdl_yaml_read(text, CDL_YAML_WRITTEN_OUT, tree, loader->report);
+    if (root != NULL && cdl_is_domain_file(root) &&
+        (loader->report->errors > 0 || memmem(text.bytes, text.length, "<<", 2) != NULL)) {
+        cdl_report_clear(loader->report); /* such a file may have what one of ours may not */
+        root = cdl_yaml_read(text, CDL_YAML_WITH_ALIASES, tree, loader->report);
     }
-    load_root(&loader, root);
+    if (root != NULL && !cdl_yaml_is_null(root))
+        load_root(loader, root);
+    else if (loader->report->errors == 0)
+        cdl_report_error(loader->report, (struct cdl_place){1, 1},
+                         "the file is empty; a policy has at least one limit");
+}
+
+/* Reads what a policy is made of into it; false when there are errors. */
+static bool read_origin(struct cdl_policy *policy, const struct origin *origin, struct cdl_arena *tree,
+                        struct cdl_report *report)
+{
+    struct cdl_domain_drafts drafts = {.count = 0, .file = policy->file};
+    struct cdl_loader loader = {.policy = policy, .arena = &policy->arena, .report = report, .domains = &drafts};
+    drafts.tail = &drafts.first;
+    loader.sources = cdl_arena_allocate(&policy->arena, CDL_POLICY_SOURCES_MAX, sizeof *loader.sources);
+    if (loader.sources == NULL)
+        return false;
+    policy->sources = loader.sources;
+    cdl_add_source(&loader, origin->path);
+    if (origin->text != NULL)
+        read_tree(&loader, *origin->text, tree);
+    else
+        load_folder(&loader, origin->path);
     return report->errors == 0;
 }
 
-struct cdl_policy *cdl_policy_load_text(const char *file, struct cdl_slice text,
-                                        const struct caudal_allocator *allocator, struct cdl_report *report)
+static struct cdl_policy *load(const struct origin *origin, const struct caudal_allocator *allocator,
+                               struct cdl_report *report)
 {
     cdl_report_clear(report);
     struct cdl_arena tree;
     cdl_arena_init(&tree, allocator);
-    struct cdl_policy *policy = new_policy(file, text, allocator);
+    struct cdl_policy *policy = new_policy(origin, allocator);
     if (policy == NULL)
         cdl_report_error(report, (struct cdl_place){0, 0}, "memory is short");
-    else if (read_tree(policy, text, &tree, report))
+    else if (read_origin(policy, origin, &tree, report))
         build_indexes(policy, report);
     if (tree.failed || (policy != NULL && policy->arena.failed)) {
         cdl_report_clear(report); /* what was built with holes may have been misread */
@@ -120,36 +176,29 @@ struct cdl_policy *cdl_policy_load_text(const char *file, struct cdl_slice text,
     return NULL;
 }
 
-/* Not by its size, which a pipe does not have and which may change meanwhile: one byte more than is allowed is enough to know. */
-static char *read_whole(FILE *file, const struct caudal_allocator *allocator, size_t size, size_t *length)
+struct cdl_policy *cdl_policy_load_text(const char *file, struct cdl_slice text,
+                                        const struct caudal_allocator *allocator, struct cdl_report *report)
 {
-    char *text = cdl_allocate(allocator, size, 1, 16);
-    if (text != NULL)
-        *length = fread(text, 1, size, file);
-    return text;
+    return load(&(const struct origin){file, &text}, allocator, report);
 }
 
 struct cdl_policy *cdl_policy_load_file(const char *path, const struct caudal_allocator *allocator,
                                         struct cdl_report *report)
 {
-    const size_t size = CDL_YAML_BYTES_MAX + 1;
-    const struct cdl_place whole = {0, 0};
-    struct cdl_policy *policy = NULL;
-    size_t length = 0;
+    struct stat status;
+    struct cdl_slice text;
+    const char *why;
     if (allocator == NULL)
         allocator = cdl_allocator_default();
-    cdl_report_clear(report);
-    FILE *file = fopen(path, "re");
-    char *text = file != NULL ? read_whole(file, allocator, size, &length) : NULL;
-    if (file == NULL || (text != NULL && ferror(file)))
-        cdl_report_error(report, whole, "cannot be read: %s", strerrordesc_np(errno));
-    else if (text == NULL)
-        cdl_report_error(report, whole, "memory is short");
-    else
-        policy = cdl_policy_load_text(path, (struct cdl_slice){text, length}, allocator, report);
-    cdl_release(allocator, text, size, 1);
-    if (file != NULL)
-        fclose(file);
+    if (stat(path, &status) == 0 && S_ISDIR(status.st_mode))
+        return load(&(const struct origin){path, NULL}, allocator, report);
+    if (!cdl_source_read(path, allocator, &text, &why)) {
+        cdl_report_clear(report);
+        cdl_report_error(report, (struct cdl_place){0, 0}, "cannot be read: %s", why);
+        return NULL;
+    }
+    struct cdl_policy *policy = cdl_policy_load_text(path, text, allocator, report);
+    cdl_source_free(allocator, text);
     return policy;
 }
 
@@ -168,4 +217,12 @@ uint32_t cdl_policy_find(const struct cdl_policy *policy, struct cdl_slice name)
         if (cdl_slice_equal(policy->limits[link->value].name, name))
             return link->value;
     return CDL_NONE;
+}
+
+uint32_t cdl_policy_named_limits(const struct cdl_policy *policy)
+{
+    uint32_t count = policy->request_limit_count;
+    for (uint32_t i = count; i < policy->limit_count; i++)
+        count += policy->limits[i].kind != CDL_RULE_PER_CALL;
+    return count;
 }

@@ -31,6 +31,7 @@ static const struct cdl_setting limit_settings[] = {
     {"sharing", cdl_read_word, offsetof(struct draft, rule.sharing), CDL_WORDS("strict", "leased", "local")},
     {"lease", cdl_read_node, offsetof(struct draft, lease), NULL},
     {"mode", cdl_read_word, offsetof(struct draft, rule.mode), CDL_WORDS("enforce", "shadow", "off")},
+    {"count_refused", cdl_read_bool, offsetof(struct draft, rule.count_refused), NULL},
     {"jitter", cdl_read_duration, offsetof(struct draft, rule.jitter_ns), &(const struct cdl_bounds){0, 3600 * SECOND}},
 };
 const struct cdl_shape cdl_limit_shape = CDL_SHAPE("limits", limit_settings);
@@ -62,14 +63,14 @@ const struct cdl_shape cdl_cost_shape = CDL_SHAPE("cost", cost_settings);
 struct lease_draft {
     int64_t ttl_ns;
     struct cdl_ratio max_share;
-    unsigned strict_bound;
+    bool strict_bound;
 };
 
 static const struct cdl_setting lease_settings[] = {
     {"ttl", cdl_read_duration, offsetof(struct lease_draft, ttl_ns),
      &(const struct cdl_bounds){SECOND / 1000, 10 * SECOND}},
     {"max_share", cdl_read_ratio, offsetof(struct lease_draft, max_share), NULL},
-    {"strict_bound", cdl_read_word, offsetof(struct lease_draft, strict_bound), CDL_WORDS("false", "true")},
+    {"strict_bound", cdl_read_bool, offsetof(struct lease_draft, strict_bound), NULL},
 };
 const struct cdl_shape cdl_lease_shape = CDL_SHAPE("lease", lease_settings);
 
@@ -507,7 +508,7 @@ static void read_share(struct cdl_loader *loader, const struct cdl_yaml_node *no
 
 /* ---------------------------------------------------------------------------------------------------------- leases */
 
-static const struct lease_draft usual_lease = {.ttl_ns = SECOND / 10, .max_share = {1, 2}, .strict_bound = 0};
+static const struct lease_draft usual_lease = {.ttl_ns = SECOND / 10, .max_share = {1, 2}, .strict_bound = false};
 
 static void read_lease(struct cdl_loader *loader, const struct cdl_yaml_node *node, struct cdl_limit_rule *rule)
 {
@@ -520,7 +521,7 @@ static void read_lease(struct cdl_loader *loader, const struct cdl_yaml_node *no
     if (node != NULL && per_mille == 0)
         cdl_report_error(loader->report, node->place, "'max_share': %u/%u is less than 1/1000",
                          draft.max_share.numerator, draft.max_share.denominator);
-    rule->lease = (struct cdl_lease_settings){draft.ttl_ns, (uint32_t)per_mille, draft.strict_bound != 0};
+    rule->lease = (struct cdl_lease_settings){draft.ttl_ns, (uint32_t)per_mille, draft.strict_bound};
 }
 
 /* With strict_bound something has to be left in the store, of the limit's own rate and of each override's. */

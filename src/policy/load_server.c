@@ -1,4 +1,4 @@
-/* `listen:`, `store:` and `log:`: how the server is set up. */
+/* `listen:`, `store:`, `log:` and `metrics:`: how the server is set up. */
 #include "policy/load.h"
 
 #define MS UINT64_C(1000000)
@@ -100,6 +100,8 @@ const struct cdl_shape cdl_caps_shape = CDL_SHAPE("listen.caps", caps_settings);
 static const struct cdl_setting listen_settings[] = {
     {"http", read_listeners, OF_LISTEN(http), NULL},
     {"admin", read_listeners, OF_LISTEN(admin), NULL},
+    {"resp", read_listeners, OF_LISTEN(resp), NULL},
+    {"grpc", read_listeners, OF_LISTEN(grpc), NULL},
     {"admin_token_file", cdl_read_text, OF_LISTEN(admin_token_file), FILE_PATH},
     {"tls", read_tls, OF_LISTEN(tls), &cdl_tls_shape},
     {"workers", read_workers, OF_LISTEN(workers), &(const struct cdl_bounds){1, 256}},
@@ -153,17 +155,42 @@ static const struct cdl_setting log_settings[] = {
 };
 const struct cdl_shape cdl_log_shape = CDL_SHAPE("log", log_settings);
 
+/* --------------------------------------------------------------------------------------------------------- metrics */
+
+#define OF_METRICS(member) offsetof(struct cdl_metrics_settings, member)
+
+static const struct cdl_bounds values_bounds = {0, 10000};
+
+static const struct cdl_setting metrics_settings[] = {
+    {"descriptor_values", cdl_read_u32, OF_METRICS(descriptor_values), &values_bounds},
+    {"override_values", cdl_read_u32, OF_METRICS(override_values), &values_bounds},
+};
+const struct cdl_shape cdl_metrics_shape = CDL_SHAPE("metrics", metrics_settings);
+
+void cdl_load_metrics(struct cdl_loader *loader, const struct cdl_yaml_node *node)
+{
+    if (node != NULL)
+        cdl_read_map(loader, node, &cdl_metrics_shape, &loader->policy->metrics);
+}
+
 /* -------------------------------------------------------------------------------------------------------- defaults */
 
 static void set_defaults(struct cdl_policy *policy)
 {
-    static const struct cdl_slice http_text = CDL_SLICE("127.0.0.1:8080"), admin_text = CDL_SLICE("127.0.0.1:9080");
-    static const struct cdl_endpoint http = {.host = CDL_SLICE("127.0.0.1"), .path = {"", 0}, .port = 8080};
-    static const struct cdl_endpoint admin = {.host = CDL_SLICE("127.0.0.1"), .path = {"", 0}, .port = 9080};
+    static const struct cdl_slice texts[] = {CDL_SLICE("127.0.0.1:8080"), CDL_SLICE("127.0.0.1:9080"),
+                                             CDL_SLICE("127.0.0.1:6380"), CDL_SLICE("127.0.0.1:8081")};
+    static const struct cdl_endpoint endpoints[] = {
+        {.host = CDL_SLICE("127.0.0.1"), .path = {"", 0}, .port = 8080},
+        {.host = CDL_SLICE("127.0.0.1"), .path = {"", 0}, .port = 9080},
+        {.host = CDL_SLICE("127.0.0.1"), .path = {"", 0}, .port = 6380},
+        {.host = CDL_SLICE("127.0.0.1"), .path = {"", 0}, .port = 8081},
+    };
     const struct cdl_slice none = {"", 0};
     policy->listen = (struct cdl_listen_settings){
-        .http = {&http, &http_text, 1},
-        .admin = {&admin, &admin_text, 1},
+        .http = {&endpoints[0], &texts[0], 1},
+        .admin = {&endpoints[1], &texts[1], 1},
+        .resp = {&endpoints[2], &texts[2], 1},
+        .grpc = {&endpoints[3], &texts[3], 1},
         .admin_token_file = none,
         .tls = {none, none, none},
         .drain_ns = 5 * SECOND,
@@ -177,6 +204,7 @@ static void set_defaults(struct cdl_policy *policy)
     };
     policy->store = (struct cdl_store_settings){.url = CDL_SLICE("memory:")};
     policy->log = (struct cdl_log_settings){.format = CDL_LOG_AS_JSON, .level = CDL_LOG_INFO, .denied = {0, 1}};
+    policy->metrics = (struct cdl_metrics_settings){.descriptor_values = 100};
 }
 
 void cdl_load_server(struct cdl_loader *loader, const struct cdl_yaml_node *listen, const struct cdl_yaml_node *store,

@@ -215,6 +215,8 @@ static void add_charge(struct cdl_view *view, uint32_t index, uint64_t cost, str
     charge->override = cdl_limit_override(view, limit, values);
     charge->rate = charge->override == CDL_NONE ? limit->rate : limit->overrides[charge->override].rate;
     charge->cost = cdl_limit_cost(view, limit, cost);
+    charge->per_call.size = 0;
+    charge->ends_at_ns = 0;
     plan->count++;
 }
 

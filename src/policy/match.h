@@ -29,6 +29,8 @@ struct cdl_charge {
     uint32_t rate;        /* index in the policy's rates: what is enforced */
     struct cdl_slice key; /* borrowed from the scratch */
     uint64_t cost;
+    struct caudal_limit per_call; /* what is enforced, of a rate that is per call; `size` 0: another */
+    int64_t ends_at_ns;           /* when its window ends, by the realtime clock, if a calendar says so; else 0 */
 };
 
 struct cdl_plan {

@@ -18,13 +18,17 @@
 #include "wire/ratelimit_fields.h"
 
 #define CDL_POLICY_LIMITS_MAX 20000u
-#define CDL_POLICY_RATES_MAX 65000u /* limits and overrides together: what a store can hold */
-#define CDL_PER_MAX 8u              /* identities of one limit */
-#define CDL_CONDITIONS_MAX 32u      /* of one rule */
+#define CDL_POLICY_RATES_MAX                                                                                           \
+    64000u              /* limits and overrides together: a store holds 1,000 more, for those that come with calls */
+#define CDL_PER_MAX 16u /* identities of one limit */
+#define CDL_CONDITIONS_MAX 32u /* of one rule */
 #define CDL_POLICY_NAME_MAX 100u
 #define CDL_RATE_NAME_MAX 255u
 #define CDL_LISTENERS_MAX 8u
 #define CDL_PLAN_MAX 64u /* limits that may apply to one request */
+
+#define CDL_RESP_USERS_MAX 64u
+#define CDL_POLICY_SOURCES_MAX 256u
 
 #define CDL_NONE UINT32_MAX /* where an index may be missing */
 
@@ -146,8 +150,18 @@ struct cdl_override {
 /* The hash that an exact override is found by: of all values of `per`, in order. */
 uint64_t cdl_override_hash(const struct cdl_slice *values, uint32_t count);
 
+/* What asks by a limit. */
+enum cdl_rule_kind {
+    CDL_RULE_REQUEST,    /* a request that it applies to: `when` and `per` */
+    CDL_RULE_DESCRIPTOR, /* a descriptor of Envoy's rate limit service: see policy/domain.h */
+    CDL_RULE_PER_CALL,   /* a caller that brings the rate: CL.THROTTLE, and descriptors with a limit of their own */
+};
+
 struct cdl_limit_rule {
     struct cdl_slice name; /* unique */
+    enum cdl_rule_kind kind;
+    const struct cdl_descriptor_rule *descriptor; /* of CDL_RULE_DESCRIPTOR; else NULL */
+    const struct cdl_calendar *calendar; /* counted by civil windows; its rate is then per call. NULL: it is not */
     struct cdl_rule when;
     const struct cdl_identity *per;
     uint32_t per_count;
@@ -166,7 +180,8 @@ struct cdl_limit_rule {
     struct cdl_lease_settings lease; /* the defaults, when it is not leased */
     struct cdl_ratio local_share;    /* 0/0: one part in `instances` */
     enum cdl_mode mode;
-    int64_t jitter_ns; /* at most so much is added to Retry-After */
+    bool count_refused; /* a request that is refused spends what is left, up to its cost */
+    int64_t jitter_ns;  /* at most so much is added to Retry-After */
     struct cdl_place place;
 };
 
@@ -176,6 +191,7 @@ struct cdl_rate {
     struct cdl_slice name; /* of the limit in the store: unique, 1 to 255 bytes, and the same after a reload */
     uint32_t limit_index;
     uint32_t override_index; /* CDL_NONE: the limit's own */
+    bool per_call;           /* `limit` is "unlimited"; what is enforced comes with each question */
     struct cdl_place place;
 };
 
@@ -201,8 +217,8 @@ struct cdl_tls_settings {
 };
 
 struct cdl_listen_settings {
-    struct cdl_listeners http, admin;
-    struct cdl_slice admin_token_file; /* empty: none */
+    struct cdl_listeners http, admin, resp, grpc; /* resp and grpc may be off: count 0 */
+    struct cdl_slice admin_token_file;            /* empty: none */
     struct cdl_tls_settings tls;
     uint32_t workers; /* 0: one for each processor */
     int64_t drain_ns;
@@ -213,6 +229,31 @@ struct cdl_listen_settings {
 struct cdl_store_settings {
     struct cdl_slice url;
     int64_t deadline_ns; /* of one decision, where the store is elsewhere; 0: what the URL says, or the store's own */
+};
+
+/* What a user of the Redis front end may do. Commands that only talk (PING, HELLO, ...) are anybody's. */
+enum cdl_resp_right {
+    CDL_RESP_THROTTLE = 1 << 0, /* CL.THROTTLE and its like: limits that come with the call */
+    CDL_RESP_TAKE = 1 << 1,     /* CAUDAL.TAKE, CAUDAL.CHECK */
+    CDL_RESP_PEEK = 1 << 2,     /* CAUDAL.PEEK */
+    CDL_RESP_REFUND = 1 << 3,
+    CDL_RESP_RESET = 1 << 4,
+    CDL_RESP_EXPLAIN = 1 << 5,
+    CDL_RESP_ALL = (1 << 6) - 1,
+};
+
+struct cdl_resp_user {
+    struct cdl_slice name; /* "default" is who says AUTH with a password alone */
+    struct cdl_slice password_file;
+    uint32_t rights; /* enum cdl_resp_right */
+    struct cdl_place place;
+};
+
+struct cdl_resp_settings {
+    bool cl_throttle, throttle, gcra;  /* commands in the shapes of other programs */
+    const struct cdl_resp_user *users; /* none: nobody has to say who they are, and may do all */
+    uint32_t user_count;
+    uint32_t limit; /* index in the policy's limits: what limits that come with a command are counted under */
 };
 
 enum cdl_log_identities {
@@ -228,20 +269,31 @@ struct cdl_log_settings {
     enum cdl_log_identities identities;
 };
 
+/* Series of metrics that show what requests bring, beyond those that the files make: how many of them there may be. */
+struct cdl_metrics_settings {
+    uint32_t descriptor_values; /* of each rule with detailed_metric or value_to_metric */
+    uint32_t
+        override_values; /* of each domain, for descriptors that bring a limit of their own; 0: no values are shown */
+};
+
 /* ---------------------------------------------------------------------------------------------------------- policy */
 
-struct cdl_index; /* policy/index.h */
+struct cdl_index;  /* policy/index.h */
+struct cdl_domain; /* policy/domain.h */
 
 struct cdl_policy {
     struct cdl_slice file;
-    uint64_t hash; /* of the file's bytes */
+    uint64_t hash;                   /* of the bytes of all its files */
+    const struct cdl_slice *sources; /* the files it was read from, and the folders that were looked through for them */
+    uint32_t source_count;
 
     struct cdl_client_rule client;
     struct cdl_slice secret_file; /* empty: none */
     const struct cdl_rule *exemptions;
     uint32_t exemption_count;
-    const struct cdl_limit_rule *limits; /* in the order of the file */
+    const struct cdl_limit_rule *limits; /* in the order of the file: those of requests, of descriptors, and per call */
     uint32_t limit_count;
+    uint32_t request_limit_count; /* those at the front that are of requests */
     const struct cdl_rate *rates; /* each limit's own, followed by those of its overrides */
     uint32_t rate_count;
     uint32_t shape_count; /* key_shape is below it */
@@ -251,6 +303,11 @@ struct cdl_policy {
     struct cdl_listen_settings listen;
     struct cdl_store_settings store;
     struct cdl_log_settings log;
+    struct cdl_metrics_settings metrics;
+    struct cdl_resp_settings resp;
+    const struct cdl_domain *domains; /* of Envoy's rate limit service */
+    uint32_t domain_count;
+    struct cdl_lookup domain_names;
 
     struct cdl_index *exemption_index;
     struct cdl_index *limit_index;
@@ -259,7 +316,8 @@ struct cdl_policy {
 };
 
 /**
- * Reads a policy from a file, or from a text that is called `file` in messages.
+ * Reads a policy from a file, or from a text that is called `file` in messages. It may also be a file of Envoy's rate limit
+ * service, or a folder of these (policy/domain.h). Files that a policy names are sought where it lies.
  *
  * @param allocator  NULL: the C library; must outlive the policy
  * @param report     receives errors and warnings, sorted by place; what it held before is dropped
@@ -275,6 +333,9 @@ void cdl_policy_free(struct cdl_policy *policy);
 
 /* The index of a limit, or CDL_NONE. */
 uint32_t cdl_policy_find(const struct cdl_policy *policy, struct cdl_slice name);
+
+/* How many limits the files name: those whose rate comes with each call are not among them. */
+uint32_t cdl_policy_named_limits(const struct cdl_policy *policy);
 
 /* Calls back for each key that a policy may have, with the map that it stands in: ("limits", "name"). */
 void cdl_policy_each_key(void (*call)(void *context, const char *map, const char *key), void *context);

@@ -40,7 +40,7 @@ static const struct cdl_setting *find_setting(const struct cdl_shape *shape, str
 static void unknown_key(struct cdl_loader *loader, const struct cdl_yaml_node *key, const struct cdl_shape *shape)
 {
     const char *names[KEYS_OF_A_SHAPE_MAX];
-    char list[200];
+    char list[320];
     struct cdl_writer writer = cdl_writer_on(list, sizeof list);
     for (size_t i = 0; i < shape->count; i++) {
         names[i] = shape->settings[i].key;
@@ -54,6 +54,17 @@ static void unknown_key(struct cdl_loader *loader, const struct cdl_yaml_node *k
     else
         cdl_report_error(loader->report, key->place, "unknown key '%.40s' in %s; expected %.*s", key->text.bytes,
                          shape->name, CDL_SLICE_ARG(cdl_written(&writer)));
+}
+
+static bool is_ignored(struct cdl_loader *loader, const struct cdl_yaml_node *key, const struct cdl_shape *shape)
+{
+    for (size_t i = 0; shape->ignored != NULL && i < shape->ignored->count; i++)
+        if (cdl_slice_equal(key->text, cdl_slice_of(shape->ignored->words[i]))) {
+            cdl_report_warning(loader->report, key->place, "'%s' has no meaning in %s and is ignored", key->text.bytes,
+                               shape->name);
+            return true;
+        }
+    return false;
 }
 
 void cdl_read_map(struct cdl_loader *loader, const struct cdl_yaml_node *node, const struct cdl_shape *shape,
@@ -70,9 +81,9 @@ void cdl_read_map(struct cdl_loader *loader, const struct cdl_yaml_node *node, c
     }
     for (const struct cdl_yaml_node *key = node->first; key != NULL; key = key->next->next) {
         const struct cdl_setting *setting = find_setting(shape, key->text);
-        if (setting == NULL)
+        if (setting == NULL && !is_ignored(loader, key, shape))
             unknown_key(loader, key, shape);
-        else
+        else if (setting != NULL)
             setting->read(loader, key->next, setting, (char *)into + setting->offset);
     }
 }
@@ -149,6 +160,15 @@ void cdl_read_word(struct cdl_loader *loader, const struct cdl_yaml_node *node, 
     }
     list[writer.length] = '\0';
     expected(loader, node, setting->key, list);
+}
+
+void cdl_read_bool(struct cdl_loader *loader, const struct cdl_yaml_node *node, const struct cdl_setting *setting,
+                   void *target)
+{
+    const struct cdl_setting as_word = {.key = setting->key, .detail = CDL_WORDS("false", "true")};
+    unsigned value = *(bool *)target;
+    cdl_read_word(loader, node, &as_word, &value);
+    *(bool *)target = value != 0;
 }
 
 /* --------------------------------------------------------------------------------------------------------- numbers */

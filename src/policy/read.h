@@ -9,10 +9,17 @@
 #include "policy/policy.h"
 #include "policy/yaml.h"
 
+struct cdl_added_limit;   /* policy/added.h */
+struct cdl_domain_drafts; /* policy/load_domain.h */
+
 struct cdl_loader {
     struct cdl_policy *policy; /* under construction */
     struct cdl_arena *arena;   /* its own */
     struct cdl_report *report;
+    struct cdl_added_limit *added; /* the last one first */
+    uint32_t added_count;
+    struct cdl_slice *sources;         /* the policy's */
+    struct cdl_domain_drafts *domains; /* of the files of Envoy's rate limit service, as far as they have been read */
 };
 
 struct cdl_setting {
@@ -23,18 +30,25 @@ struct cdl_setting {
     const void *detail; /* what the reader wants to know beside: bounds, words */
 };
 
+struct cdl_words {
+    const char *const *words;
+    size_t count;
+};
+
 /* A map of a policy. */
 struct cdl_shape {
     const char *name; /* "limits": for messages */
     const struct cdl_setting *settings;
     size_t count;
+    const struct cdl_words *ignored; /* keys that have no meaning here, but that other programs read past; NULL: none */
 };
 #define CDL_SHAPE(name, settings)                                                                                      \
     {                                                                                                                  \
-        name, settings, sizeof settings / sizeof settings[0]                                                           \
+        name, settings, sizeof settings / sizeof settings[0], NULL                                                     \
     }
 
-/* Reads a map into `into`. Keys that the shape does not know are errors, and so is a node that is no map or an empty one. */
+/* Reads a map into `into`. Keys that the shape does not know are errors, and so is a node that is no map or an empty one; keys that it
+ * ignores are warned of. */
 void cdl_read_map(struct cdl_loader *loader, const struct cdl_yaml_node *node, const struct cdl_shape *shape,
                   void *into);
 
@@ -77,13 +91,11 @@ void cdl_read_bytes(struct cdl_loader *, const struct cdl_yaml_node *, const str
 void cdl_read_ratio(struct cdl_loader *, const struct cdl_yaml_node *, const struct cdl_setting *, void *target);
 
 /* An enum whose values are the indexes of its words; detail: struct cdl_words. */
-struct cdl_words {
-    const char *const *words;
-    size_t count;
-};
 #define CDL_WORDS(...)                                                                                                 \
     (&(const struct cdl_words){(const char *const[]){__VA_ARGS__},                                                     \
                                sizeof((const char *const[]){__VA_ARGS__}) / sizeof(const char *)})
 void cdl_read_word(struct cdl_loader *, const struct cdl_yaml_node *, const struct cdl_setting *, void *target);
+/* bool, from "true" or "false". */
+void cdl_read_bool(struct cdl_loader *, const struct cdl_yaml_node *, const struct cdl_setting *, void *target);
 
 #endif

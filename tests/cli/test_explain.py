@@ -155,3 +155,114 @@ def test_request_lines_that_are_none(caudal, policy, request_line):
     result = caudal("explain", policy(POLICY), "--request", request_line)
     assert result.returncode == 2
     assert "--request" in result.stderr
+
+
+DOMAIN = """\
+domain: rl
+descriptors:
+  - key: category
+    value: account
+    rate_limit:
+      name: accounts
+      replaces:
+        - name: others
+      unit: minute
+      requests_per_unit: 4
+  - key: tenant
+    descriptors:
+      - key: route
+        value: /v1/*
+        share_threshold: true
+        shadow_mode: true
+        rate_limit: {unit: hour, requests_per_unit: 100}
+      - key: route
+        rate_limit: {name: others, unit: second, requests_per_unit: 5}
+  - key: open
+    rate_limit: {unlimited: true}
+  - key: freed
+"""
+
+
+def test_the_way_of_a_descriptor(explain):
+    assert explain("--domain", "rl", "--descriptor", "category=account", text=DOMAIN) == """\
+domain rl
+
+descriptor 1
+  category = account
+      it is this value (policy.yaml:3:5)
+  limited
+  rl/category=account  (4/min fixed_window)
+      at most 4 in each minute by the clock; up to 8 within one minute across the edge of two
+      name: accounts
+      replaces: others
+      counted in one bucket with all others
+      costs 1 token
+"""
+    assert explain("--descriptor", "tenant=t,route=/v1/x", "--cost", "3", text=DOMAIN) == """\
+domain rl
+
+descriptor 1
+  tenant = t
+      it is no value that is named; any other will do (policy.yaml:11:5)
+  route = /v1/x
+      it is no value that is named; it is /v1/* (policy.yaml:13:9)
+  limited
+  rl/tenant/route=%2Fv1%2F*  (100/h fixed_window)
+      at most 100 in each hour by the clock; up to 200 within one hour across the edge of two
+      counted under tenant = t
+      costs 3 tokens
+      mode: shadow, so it never refuses
+"""
+
+
+@pytest.mark.parametrize("descriptor, outcome, why", [
+    ("tenant=t", "free", "not limited: the files go deeper, and no rate_limit stands here"),
+    ("tenant=t,route=/x", "limited", "limited"),
+    ("tenant=t,route=/x,more=y", "free", "not limited: nothing takes it that far"),
+    ("category=other", "free", "not limited: nothing takes it that far"),
+    ("open=x", "unlimited", "unlimited"),
+    ("freed=x", "free", "not limited: it is named without a rate_limit, which frees it"),
+])
+def test_what_becomes_of_a_descriptor(explain_json, descriptor, outcome, why):
+    answer = explain_json("--descriptor", descriptor, text=DOMAIN)
+    assert [(one["outcome"], one["why"]) for one in answer["descriptors"]] == [(outcome, why)]
+
+
+def test_several_descriptors_and_what_is_replaced(explain_json):
+    answer = explain_json("--descriptor", r"tenant=a\,b\=c,route=/x", "--descriptor", "category=account", text=DOMAIN)
+    replaced, limited = answer["descriptors"]
+    assert (replaced["outcome"], limited["outcome"]) == ("replaced", "limited")
+    assert [(entry["value"], entry["met"]) for entry in replaced["entries"]] == [("a,b=c", "key"), ("/x", "key")]
+    assert limited["limit"]["replaces"] == ["others"]
+    alone = explain_json("--descriptor", r"tenant=a\,b\=c,route=/x", text=DOMAIN)["descriptors"][0]
+    assert alone["limit"]["key"] == [{"identity": "tenant", "value": "a,b=c"}, {"identity": "route", "value": "/x"}]
+    assert alone["limit"]["key_bytes"] == "5:a,b=c,2:/x,"
+    assert alone["limit"]["limit"] == "rl/tenant/route"
+
+
+def test_a_domain_that_no_file_has(explain, explain_json):
+    words = ("--domain", "other", "--descriptor", "a=b")
+    assert "not limited: no file has this domain" in explain(*words, text=DOMAIN)
+    assert explain_json(*words, text=DOMAIN)["descriptors"][0]["outcome"] == "free"
+
+
+def test_limits_of_descriptors_are_listed(explain, explain_json):
+    assert "for each tenant and route" in explain(text=DOMAIN)
+    assert [limit["name"] for limit in explain_json(text=DOMAIN)["limits"]] == [
+        "rl/category=account", "rl/tenant/route=%2Fv1%2F*", "rl/tenant/route", "rl/open"]
+
+
+@pytest.mark.parametrize("text, words, said", [
+    (DOMAIN, ("--domain", "rl"), "there is no --descriptor to go with --domain"),
+    (DOMAIN, ("--descriptor", "a"), "expected KEY=VALUE,KEY=VALUE, found 'a'"),
+    (DOMAIN, ("--descriptor", "=b"), "expected KEY=VALUE,KEY=VALUE, found '=b'"),
+    (DOMAIN, ("--descriptor", "a=b,"), "expected KEY=VALUE,KEY=VALUE, found 'a=b,'"),
+    (DOMAIN, ("--descriptor", ",".join(["a=b"] * 33)), "more than 32 entries"),
+    (DOMAIN, ("--descriptor", "a=b", "--request", "GET /"), "ask one at a time"),
+    (DOMAIN, ("--descriptor", "a=b") * 65, "more than 64"),
+    (POLICY, ("--descriptor", "a=b"), "has no domain, which --descriptor asks for"),
+])
+def test_descriptors_that_cannot_be_asked_about(caudal, policy, text, words, said):
+    result = caudal("explain", policy(text), *words)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert said in result.stderr

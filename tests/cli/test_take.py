@@ -182,7 +182,7 @@ def test_a_store_in_memory_is_refused(fail, policy):
     (("1/hour", "k", "--store", "redis://h?colour=red"), "unknown parameter 'colour'"),
     (("1/hour", "k", "--name", "x" * 256), "1 to 255 bytes"),
     (("1/hour", "k" * 70000), "key"),
-    (("a", *"123456789", "--policy", "p"), "more than 8 KEYs"),
+    (("a", *"1234567890abcdefg", "--policy", "p"), "more than 16 KEYs"),
 ])
 def test_command_lines_that_are_wrong(fail, redis, words, said):
     store = () if "--store" in words else ("--store", redis.url)

@@ -11,7 +11,7 @@ def test_a_good_file(caudal, policy):
 
 
 def test_the_shipped_policies(caudal):
-    files = [str(ROOT / "examples" / name) for name in ("policy.yaml", "quickstart.yaml")]
+    files = [str(ROOT / "examples" / name) for name in ("policy.yaml", "quickstart.yaml", "ratelimit")]
     result = caudal("validate", "--strict", *files)
     assert (result.returncode, result.stderr) == (0, "")
     assert len(result.stdout.splitlines()) == len(files) > 0
@@ -27,7 +27,7 @@ def test_all_errors_at_once_with_their_places(caudal, policy):
         "policy.yaml:3:10: the limit name 'a' is used twice; first at line 2, column 10",
         "policy.yaml:3:13: unknown key 'rat' in limits; did you mean 'rate'?",
         "policy.yaml:4:1: unknown key 'foo' in the policy; expected identity, exempt, limits, fields, instances, listen, "
-        "store, log",
+        "store, log, metrics, resp, envoy",
     ]
 
 
@@ -68,3 +68,40 @@ def test_what_stands_in_the_file_does_not_reach_the_terminal(caudal, policy):
 def test_file_names_that_look_like_options(caudal, policy):
     result = caudal("validate", "--", policy(GOOD, "--strict"))
     assert (result.returncode, result.stdout) == (0, "--strict: ok, 1 limit\n")
+
+
+RATE = "rate_limit: {unit: minute, requests_per_unit: 5}"
+
+
+def test_a_file_of_envoys_rate_limit_service(caudal, policy):
+    result = caudal("validate", policy(f"domain: d\ndescriptors: [{{key: a, {RATE}}}, {{key: b}}]\n", "rl.yaml"))
+    assert (result.returncode, result.stdout, result.stderr) == (0, "rl.yaml: ok, 1 limit\n", "")
+
+
+def test_C54_a_folder_of_such_files(caudal, tmp_path):
+    mounted = tmp_path / "rl" / "..2026_01_01"
+    mounted.mkdir(parents=True)
+    for name in "ab":
+        (mounted / f"{name}.yaml").write_text(f"domain: {name}\ndescriptors: [{{key: k, {RATE}}}]\n")
+        (tmp_path / "rl" / f"{name}.yaml").symlink_to(f"..data/{name}.yaml")
+    (tmp_path / "rl" / "..data").symlink_to("..2026_01_01")
+    (tmp_path / "rl" / "a.yaml~").write_text("domain: [")
+    result = caudal("validate", "rl")
+    assert (result.returncode, result.stdout, result.stderr) == (0, "rl: ok, 2 limits\n", "")
+
+
+def test_C53_what_is_wrong_has_its_file_and_place(caudal, tmp_path):
+    (tmp_path / "rl").mkdir()
+    (tmp_path / "rl" / "a.yaml").write_text(f"domain: d\ndescriptors: [{{key: k, {RATE}}}]\n")
+    (tmp_path / "rl" / "b.yaml").write_text(f"domain: d\ndescriptors:\n- {{key: k, {RATE}}}\n- {{key: l, colour: red}}\n")
+    result = caudal("validate", "rl")
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr.splitlines() == [
+        "rl/b.yaml:1:9: the domain 'd' is in rl/a.yaml already, at line 1; files that are parts of one domain need "
+        "'merge_domains: true'"]
+    (tmp_path / "policy.yaml").write_text("envoy: {files: rl, merge_domains: true}\n")
+    result = caudal("validate", "policy.yaml")
+    assert result.returncode == 1
+    lines = result.stderr.splitlines()
+    assert lines[0] == "rl/b.yaml:3:3: the descriptor 'k' is given twice; first at rl/a.yaml:2:15"
+    assert lines[1].startswith("rl/b.yaml:4:12: unknown key 'colour' in descriptors")

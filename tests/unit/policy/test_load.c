@@ -90,6 +90,8 @@ static void refuses_what_is_no_yaml(void **state)
     CHECK_BAD(cases);
 }
 
+#define BRACKETS "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[" /* thirty */
+
 static void refuses_ways_to_blow_up(void **state)
 {
     (void)state;
@@ -103,8 +105,8 @@ static void refuses_ways_to_blow_up(void **state)
          "p:1:9: the tag 'tag:yaml.org,2002:str' is not allowed in a policy; leave it out\n"},
         {"<<: {level: info}\n" LIMITS,
          "p:1:1: unknown key '<<' in the policy; expected identity, exempt, limits, fields, "
-         "instances, listen, store, log\n"},
-        {"limits: [[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[", "p:1:40: lists and maps are nested more than 32 deep\n"},
+         "instances, listen, store, log, metrics, resp, envoy\n"},
+        {"limits: " BRACKETS BRACKETS BRACKETS BRACKETS, "p:1:104: lists and maps are nested more than 96 deep\n"},
     };
     CHECK_BAD(cases);
 }
@@ -116,7 +118,7 @@ static void unknown_and_repeated_keys(void **state)
         {"limit:\n- {name: a, rate: 1/s}\n", "p:1:1: unknown key 'limit' in the policy; did you mean 'limits'?\n"},
         {LIMITS "colour: blue\n",
          "p:3:1: unknown key 'colour' in the policy; expected identity, exempt, limits, fields, "
-         "instances, listen, store, log\n"},
+         "instances, listen, store, log, metrics, resp, envoy\n"},
         {"limits:\n- {name: a, rate: 1/s, brust: 3}\n",
          "p:2:24: unknown key 'brust' in limits; did you mean 'burst'?\n"},
         {"limits:\n- {name: a, rate: 1/s, Rate: 2/s}\n",
@@ -215,7 +217,7 @@ static void identities(void **state)
          "method, host or an attribute, found 'tenant!'\n"},
         {PER("tenant, attribute.tenant"), "p:1:45: 'per': 'attribute.tenant' is given twice\n"},
         {PER("header.X-A, header.x-a"), "p:1:49: 'per': 'header.x-a' is given twice\n"},
-        {PER("a, b, c, d, e, f, g, h, i"), "p:1:36: 'per': 9 identities are more than 8\n"},
+        {PER("a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q"), "p:1:36: 'per': 17 identities are more than 16\n"},
         {"limits: [{name: a, rate: 1/s, if_missing: skip}]\n", "p:1:43: 'if_missing' has a meaning only with 'per'\n"},
         {"limits: [{name: a, rate: 1/s, per: x, if_missing: Skip}]\n",
          "p:1:51: 'if_missing': expected deny, skip or a fixed value, found 'Skip'; as a value it stands in quotes\n"},
@@ -373,6 +375,8 @@ static void server_settings(void **state)
                                                   "redis-cluster:// or unix:\n"},
         {"log: {denied: 101%}\n" LIMITS,
          "p:1:15: 'denied': expected a part from none to all, as in 1/100, 1% or 0.01, found '101%'\n"},
+        {"metrics: {override_values: 10001}\n" LIMITS,
+         "p:1:28: 'override_values': expected a whole number from 0 to 10000, found '10001'\n"},
         {"log: {level: warning}\n" LIMITS, "p:1:14: 'level': expected debug, info, warn or error, found 'warning'\n"},
         {"fields: ietf-13\n" LIMITS, "p:1:9: 'fields': expected ietf-11, ietf-12, ietf-06, x-ratelimit-epoch, "
                                      "x-ratelimit-delta or none, found 'ietf-13'\n"},
@@ -466,6 +470,7 @@ static void values_come_out_as_they_are_written(void **state)
                                           "listen: {http: ['[::1]:0', 'unix:/run/x'], admin: none, drain: 1m}\n"
                                           "store: redis://h\n"
                                           "log: {denied: 0.015}\n"
+                                          "metrics: {descriptor_values: 0, override_values: 10000}\n"
                                           "fields: x-ratelimit-delta\n");
     const struct cdl_limit_rule *limit = &policy->limits[0];
     assert_string_equal(limit->per[0].text.bytes, "header.x-key");
@@ -490,6 +495,8 @@ static void values_come_out_as_they_are_written(void **state)
     assert_int_equal(policy->listen.idle_timeout_ns, INT64_C(60000000000));
     assert_string_equal(policy->store.url.bytes, "redis://h");
     assert_int_equal(policy->log.denied.numerator * 200, policy->log.denied.denominator * 3);
+    assert_int_equal(policy->metrics.descriptor_values, 0);
+    assert_int_equal(policy->metrics.override_values, 10000);
     assert_int_equal(policy->fields, CDL_FIELDS_X_RATELIMIT_DELTA);
     assert_int_equal(cdl_policy_find(policy, CDL_SLICE("a")), 0);
     assert_int_equal(cdl_policy_find(policy, CDL_SLICE("b")), CDL_NONE);
@@ -526,8 +533,8 @@ static void C66_files_that_cannot_be_read(void **state)
     assert_null(cdl_policy_load_file("/nonexistent/policy.yaml", NULL, &report));
     assert_int_equal(report.errors, 1);
     assert_string_equal(findings(), "p: cannot be read: No such file or directory\n");
-    assert_null(cdl_policy_load_file("/", NULL, &report));
-    assert_string_equal(findings(), "p: cannot be read: Is a directory\n");
+    assert_null(cdl_policy_load_file("/proc/self/fd", NULL, &report));
+    assert_string_equal(findings(), "p: the folder '/proc/self/fd' has no *.yaml and no *.yml\n");
     assert_null(cdl_policy_load_file("/dev/zero", NULL, &report));
     assert_string_equal(findings(), "p: the file is longer than 16 MiB; split the policy\n");
 }
@@ -551,7 +558,7 @@ static void sizes_are_bounded(void **state)
     cdl_policy_free(load_good(most));
     assert_null(load(more));
     assert_string_equal(findings(),
-                        "p:2:1: 20001 limits with 0 overrides are too many: at most 20000 limits, and 65000 of "
+                        "p:2:1: 20001 limits with 0 overrides are too many: at most 20000 limits, and 64000 of "
                         "both\n");
     free(most);
     free(more);
@@ -562,16 +569,78 @@ static void sizes_are_bounded(void **state)
     assert_string_equal(findings(), "p:66:10: more than 64 limits apply to every request; give some a 'when'\n");
 }
 
+/* --------------------------------------------------------------------------------------------------------------- resp */
+
+static void redis_clients_have_commands_and_users(void **state)
+{
+    (void)state;
+    struct cdl_policy *policy = load_good(LIMITS "listen: {resp: none}\n"
+                                                 "resp:\n"
+                                                 "  commands: [gcra, throttle]\n"
+                                                 "  on_store_failure: deny\n"
+                                                 "  users:\n"
+                                                 "  - {name: default, password_file: /a}\n"
+                                                 "  - {name: looker, password_file: /b, may: [peek, explain]}\n");
+    assert_int_equal(policy->listen.resp.count, 0);
+    assert_int_equal(policy->listen.grpc.count, 1);
+    assert_false(policy->resp.cl_throttle);
+    assert_true(policy->resp.throttle && policy->resp.gcra);
+    assert_int_equal(policy->resp.user_count, 2);
+    assert_string_equal(policy->resp.users[0].name.bytes, "default");
+    assert_int_equal(policy->resp.users[0].rights, CDL_RESP_ALL);
+    assert_string_equal(policy->resp.users[1].password_file.bytes, "/b");
+    assert_int_equal(policy->resp.users[1].rights, CDL_RESP_PEEK | CDL_RESP_EXPLAIN);
+    const struct cdl_limit_rule *per_call = &policy->limits[policy->resp.limit];
+    assert_int_equal(per_call->kind, CDL_RULE_PER_CALL);
+    assert_int_equal(per_call->on_store_failure, CDL_FAILURE_DENY);
+    assert_true(policy->rates[per_call->rate].per_call);
+    assert_int_equal(policy->rates[per_call->rate].limit_index, policy->resp.limit);
+    assert_int_equal(cdl_policy_find(policy, per_call->name), CDL_NONE);
+    assert_int_equal(cdl_policy_named_limits(policy), policy->request_limit_count);
+    cdl_policy_free(policy);
+    policy = load_good(LIMITS "resp: {commands: none}\n");
+    assert_false(policy->resp.cl_throttle || policy->resp.throttle || policy->resp.gcra);
+    cdl_policy_free(policy);
+    policy = load_good(LIMITS);
+    assert_true(policy->resp.cl_throttle && !policy->resp.throttle && !policy->resp.gcra);
+    cdl_policy_free(policy);
+}
+
+static void what_is_wrong_with_redis_clients_is_said(void **state)
+{
+    (void)state;
+    assert_null(load(LIMITS "resp:\n"
+                            "  commands: [incr]\n"
+                            "  users:\n"
+                            "  - {name: a}\n"
+                            "  - {password_file: /b, may: [fly]}\n"
+                            "  - {name: a, password_file: /c}\n"));
+    const char *said = findings();
+    assert_non_null(strstr(said, "'commands': expected cl.throttle, throttle or gcra"));
+    assert_non_null(strstr(said, "the user has no 'password_file'"));
+    assert_non_null(strstr(said, "the user has no 'name'"));
+    assert_non_null(strstr(said, "'may': expected throttle, take, peek, refund, reset or explain"));
+    assert_non_null(strstr(said, "the user 'a' is there twice"));
+    assert_null(load(LIMITS "resp: {users: []}\n"));
+    assert_non_null(strstr(findings(), "'users': expected a list"));
+}
+
 /* --------------------------------------------------------------------------------------- the manual, and short memory */
+
+/* Appends a file to a text of at most 64 KiB. */
+static void append_file(char *text, const char *path)
+{
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    assert_true(fread(text + strlen(text), 1, 65535 - strlen(text), file) > 0);
+    fclose(file);
+}
 
 static char *manual(void)
 {
-    FILE *file = fopen(EXAMPLES_DIR "/policy.yaml", "r");
-    assert_non_null(file);
     char *text = calloc(1, 65536);
     assert_non_null(text);
-    assert_true(fread(text, 1, 65535, file) > 0);
-    fclose(file);
+    append_file(text, EXAMPLES_DIR "/policy.yaml");
     return text;
 }
 
@@ -582,7 +651,7 @@ static void look_for_key(void *context, const char *map, const char *key)
     for (const char *at = text; (at = strstr(at, key)) != NULL; at++)
         if (at[length] == ':' && (at == text || strchr(" {#", at[-1]) != NULL || at[-1] == '\n'))
             return;
-    fail_msg("examples/policy.yaml does not show '%s' of %s", key, map);
+    fail_msg("neither examples/policy.yaml nor examples/ratelimit shows '%s' of %s", key, map);
 }
 
 static void the_manual_loads_and_names_every_key(void **state)
@@ -591,6 +660,7 @@ static void the_manual_loads_and_names_every_key(void **state)
     char *text = manual();
     cdl_policy_free(load_good(text));
     assert_string_equal(findings(), "");
+    append_file(text, EXAMPLES_DIR "/ratelimit/shop.yaml");
     cdl_policy_each_key(look_for_key, text);
     free(text);
 }
@@ -607,6 +677,11 @@ static void the_manual_states_the_defaults(void **state)
     assert_string_equal(said->listen.http.texts[0].bytes, real->listen.http.texts[0].bytes);
     assert_memory_equal(&said->listen.http.items[0].port, &real->listen.http.items[0].port, 2);
     assert_string_equal(said->listen.admin.texts[0].bytes, real->listen.admin.texts[0].bytes);
+    assert_string_equal(said->listen.resp.texts[0].bytes, real->listen.resp.texts[0].bytes);
+    assert_memory_equal(&said->listen.resp.items[0].port, &real->listen.resp.items[0].port, 2);
+    assert_string_equal(said->listen.grpc.texts[0].bytes, real->listen.grpc.texts[0].bytes);
+    assert_memory_equal(&said->listen.grpc.items[0].port, &real->listen.grpc.items[0].port, 2);
+    assert_int_equal(said->limits[said->resp.limit].on_store_failure, real->limits[real->resp.limit].on_store_failure);
     assert_int_equal(said->listen.workers, real->listen.workers);
     assert_int_equal(said->listen.drain_ns, real->listen.drain_ns);
     assert_int_equal(said->listen.header_timeout_ns, real->listen.header_timeout_ns);
@@ -621,6 +696,8 @@ static void the_manual_states_the_defaults(void **state)
     assert_int_equal(said->log.format, real->log.format);
     assert_int_equal(said->log.level, real->log.level);
     assert_int_equal(said->log.identities, real->log.identities);
+    assert_int_equal(said->metrics.descriptor_values, real->metrics.descriptor_values);
+    assert_int_equal(said->metrics.override_values, real->metrics.override_values);
     cdl_policy_free(said);
     cdl_policy_free(real);
     free(text);
@@ -671,6 +748,8 @@ int main(void)
         cmocka_unit_test(C59_names_of_overrides_do_not_collide),
         cmocka_unit_test(C66_files_that_cannot_be_read),
         cmocka_unit_test(sizes_are_bounded),
+        cmocka_unit_test(redis_clients_have_commands_and_users),
+        cmocka_unit_test(what_is_wrong_with_redis_clients_is_said),
         cmocka_unit_test(the_manual_loads_and_names_every_key),
         cmocka_unit_test(the_manual_states_the_defaults),
         cmocka_unit_test(short_memory_is_an_error_and_leaks_nothing),

@@ -611,7 +611,7 @@ static void scan(const struct cdl_policy *policy, const struct asked *asked, str
             plan->outcome = CDL_OUTCOME_EXEMPT;
             plan->exemption = i;
         }
-    for (uint32_t i = 0; plan->exemption == CDL_NONE && i < policy->limit_count; i++) {
+    for (uint32_t i = 0; plan->exemption == CDL_NONE && i < policy->request_limit_count; i++) {
         const struct cdl_limit_rule *limit = &policy->limits[i];
         struct cdl_slice values[CDL_PER_MAX];
         uint32_t at_fault = 0;
@@ -641,7 +641,7 @@ static void assert_explained(const struct cdl_policy *policy, const struct asked
     struct cdl_view view;
     size_t applied = 0;
     cdl_view_open(&view, policy, &asked->request, &writer);
-    for (uint32_t i = 0; i < policy->limit_count; i++) {
+    for (uint32_t i = 0; i < policy->request_limit_count; i++) {
         struct cdl_account account;
         struct cdl_writer said = cdl_writer_on(words_buffer, sizeof words_buffer);
         size_t before = writer.length;
