@@ -44,12 +44,17 @@ static uint32_t coarse_bucket(uint64_t ns)
     return low;
 }
 
-void cdl_histogram_record(struct cdl_histogram *histogram, int64_t ns)
+void cdl_histogram_record_many(struct cdl_histogram *histogram, int64_t ns, uint64_t count)
 {
     const uint64_t time = ns < 0 ? 0 : (uint64_t)ns;
-    cdl_cell_add(&histogram->sum_ns, time);
-    cdl_cell_add(&histogram->coarse[coarse_bucket(time)], 1);
-    cdl_cell_add(&histogram->fine[cdl_histogram_bucket(time)], 1);
+    cdl_cell_add(&histogram->sum_ns, time * count);
+    cdl_cell_add(&histogram->coarse[coarse_bucket(time)], count);
+    cdl_cell_add(&histogram->fine[cdl_histogram_bucket(time)], count);
+}
+
+void cdl_histogram_record(struct cdl_histogram *histogram, int64_t ns)
+{
+    cdl_histogram_record_many(histogram, ns, 1);
 }
 
 void cdl_histogram_add(struct cdl_histogram_snapshot *snapshot, const struct cdl_histogram *histogram)

@@ -42,6 +42,8 @@ uint64_t cdl_histogram_bucket_end_ns(uint32_t bucket);
 
 /* Counts a time; a negative one, from a clock that was set back, counts as 0. Only the owner calls this. */
 void cdl_histogram_record(struct cdl_histogram *histogram, int64_t ns);
+/* The same for `count` things that took that time each. */
+void cdl_histogram_record_many(struct cdl_histogram *histogram, int64_t ns, uint64_t count);
 
 /* Adds what a histogram holds now to a snapshot. */
 void cdl_histogram_add(struct cdl_histogram_snapshot *snapshot, const struct cdl_histogram *histogram);

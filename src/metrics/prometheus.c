@@ -163,6 +163,8 @@ static const char *type_name(const struct cdl_exposition *page)
         if (page->format == CDL_OPENMETRICS_TEXT)
             return "info";
         return "gauge"; /* 0.0.4 has no infos */
+    case CDL_METRIC_FOREIGN_COUNTER:
+        return page->format == CDL_OPENMETRICS_TEXT ? "unknown" : "counter";
     case CDL_METRIC_GAUGE:
         break;
     }

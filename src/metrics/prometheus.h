@@ -30,6 +30,8 @@ enum cdl_metric_type {
     CDL_METRIC_GAUGE,
     CDL_METRIC_HISTOGRAM,
     CDL_METRIC_INFO, /* what does not change, as labels of the one sample NAME_info with value 1 */
+    /* A counter that others have named: samples are named NAME. OpenMetrics has no such counters, and is told that the type is unknown. */
+    CDL_METRIC_FOREIGN_COUNTER,
 };
 
 struct cdl_label {
@@ -37,7 +39,7 @@ struct cdl_label {
     struct cdl_slice value;
 };
 
-#define CDL_LABELS_MAX 8u
+#define CDL_LABELS_MAX 34u
 
 /* The hashes of what was written: names of families, and series, which are the same in any order of their labels. */
 struct cdl_exposition_seen {

@@ -130,10 +130,10 @@ static bool read_help(struct reader *reader)
 
 static bool read_type(struct reader *reader)
 {
-    static const char *const types[] = {"counter", "gauge", "histogram", "info"};
+    static const char *const types[] = {"counter", "gauge", "histogram", "info", "unknown"};
     if (!reader->has_help || reader->has_type)
         return wrong(reader, "TYPE does not follow HELP");
-    for (size_t i = 0; i < (reader->openmetrics ? 4 : 3); i++) {
+    for (size_t i = 0; i < (reader->openmetrics ? 5 : 3); i++) {
         if (cdl_slice_equal(reader->line, cdl_slice_of(types[i]))) {
             reader->type = cdl_slice_of(types[i]);
             reader->has_type = true;

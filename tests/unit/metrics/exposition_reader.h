@@ -8,7 +8,7 @@
 
 #include "base/slice.h"
 
-#define READ_LABELS_MAX 16
+#define READ_LABELS_MAX 40
 
 struct read_label {
     struct cdl_slice name, value; /* value without its escapes */

@@ -47,6 +47,8 @@ static void write_example(struct cdl_exposition *page, enum cdl_exposition_forma
     cdl_exposition_u64(page, (struct cdl_label[]){{"version", CDL_SLICE("1")}, {"commit", CDL_SLICE("")}}, 2, 1);
     cdl_exposition_family(page, CDL_METRIC_GAUGE, "caudal_balance", "Below zero, too.");
     cdl_exposition_i64(page, NULL, 0, INT64_MIN);
+    cdl_exposition_family(page, CDL_METRIC_FOREIGN_COUNTER, "theirs_hits", "Named by others.");
+    cdl_exposition_u64(page, (struct cdl_label[]){{"domain", CDL_SLICE("d")}}, 1, 3);
 }
 
 static void the_text_of_prometheus(void **state)
@@ -67,9 +69,12 @@ static void the_text_of_prometheus(void **state)
                       "caudal_build_info{version=\"1\",commit=\"\"} 1\n"
                       "# HELP caudal_balance Below zero, too.\n"
                       "# TYPE caudal_balance gauge\n"
-                      "caudal_balance -9223372036854775808\n");
+                      "caudal_balance -9223372036854775808\n"
+                      "# HELP theirs_hits Named by others.\n"
+                      "# TYPE theirs_hits counter\n"
+                      "theirs_hits{domain=\"d\"} 3\n");
     struct read_page read = read_back(text, false);
-    assert_int_equal(read.count, 5);
+    assert_int_equal(read.count, 6);
     read_page_free(&read);
     cdl_exposition_end(&page);
 }
@@ -94,9 +99,12 @@ static void the_text_of_openmetrics(void **state)
                       "# HELP caudal_balance Below zero, too.\n"
                       "# TYPE caudal_balance gauge\n"
                       "caudal_balance -9223372036854775808\n"
+                      "# HELP theirs_hits Named by others.\n"
+                      "# TYPE theirs_hits unknown\n"
+                      "theirs_hits{domain=\"d\"} 3\n"
                       "# EOF\n");
     struct read_page read = read_back(text, true);
-    assert_int_equal(read.count, 5);
+    assert_int_equal(read.count, 6);
     read_page_free(&read);
     cdl_exposition_end(&page);
 }

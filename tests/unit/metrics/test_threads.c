@@ -14,6 +14,7 @@
 #include "base/memory.h"
 #include "metrics/counters.h"
 #include "metrics/histogram.h"
+#include "metrics/hits.h"
 #include "metrics/top_keys.h"
 
 #define WORKERS 3u
@@ -25,6 +26,7 @@ struct worker {
     uint32_t index;
     struct cdl_counters *counters;
     struct cdl_histogram *histogram;
+    struct cdl_hits_group *group;
     struct cdl_top_keys *sketch;
     struct cdl_log *log;
     uint32_t slot;
@@ -87,6 +89,76 @@ static void counters_are_scraped_and_reloaded_meanwhile(void **state)
     assert_int_equal(cdl_counters_sum(counters, slot, CDL_COUNTED_ALLOW, CAUDAL_SOURCE_STORE), WORKERS * ROUNDS);
     assert_int_equal(cdl_counters_event_sum(counters, 0), WORKERS * ROUNDS);
     cdl_counters_close(counters);
+}
+
+/* All workers meet the same values, in orders of their own. */
+static void *hit(void *context)
+{
+    struct worker *worker = context;
+    for (uint32_t i = 0; i < ROUNDS; i++) {
+        char value[16];
+        struct cdl_hits_labels labels;
+        snprintf(value, sizeof value, "%u", i * (2 * worker->index + 1) % 64);
+        cdl_hits_labels_begin(&labels);
+        cdl_hits_label(&labels, CDL_SLICE("d"), CDL_SLICE(""));
+        cdl_hits_label_sent(&labels, CDL_SLICE("k"), cdl_slice_of(value));
+        cdl_hits_count(cdl_hits_cells(worker->group, worker->index, &labels), CDL_HIT_TOTAL, 1);
+    }
+    atomic_fetch_sub(&running, 1);
+    return NULL;
+}
+
+/* The hits of all series on a page; and how many series there are. */
+static uint64_t total_hits(struct cdl_hits *hits, uint32_t *series)
+{
+    static const char name[] = "\nratelimit_service_rate_limit_total_hits{";
+    struct cdl_exposition page;
+    struct cdl_slice text;
+    cdl_exposition_begin(&page, CDL_OPENMETRICS_TEXT, 1 << 20);
+    cdl_hits_expose(hits, &page);
+    assert_int_equal(cdl_exposition_finish(&page, &text), CAUDAL_OK);
+    assert_int_equal(page.refused, 0);
+    uint64_t total = 0;
+    *series = 0;
+    for (const char *at = text.bytes;
+         (at = memmem(at, text.length - (size_t)(at - text.bytes), name, sizeof name - 1)) != NULL; at++, ++*series)
+        total += strtoull(strchr(at, ' ') + 1, NULL, 10);
+    cdl_exposition_end(&page);
+    return total;
+}
+
+static void values_are_named_and_scraped_meanwhile(void **state)
+{
+    (void)state;
+    const struct cdl_hits_options options = {.workers = WORKERS, .groups = 2, .all_values = 48};
+    struct cdl_hits *hits = cdl_hits_open(&options, cdl_allocator_default());
+    assert_non_null(hits);
+    struct cdl_hits_labels labels;
+    cdl_hits_labels_begin(&labels);
+    cdl_hits_label(&labels, CDL_SLICE("d"), CDL_SLICE(""));
+    cdl_hits_label(&labels, CDL_SLICE("k"), CDL_SLICE(CDL_HITS_OTHER));
+    struct worker workers[WORKERS];
+    for (uint32_t i = 0; i < WORKERS; i++)
+        workers[i] = (struct worker){.index = i,
+                                     .group = cdl_hits_acquire(hits, &labels, (struct cdl_hits_wish){32, false})};
+    start(workers, hit);
+    uint64_t before = 0;
+    uint32_t series = 0;
+    for (uint32_t i = 0; atomic_load(&running) > 0; i++) {
+        char name[16];
+        struct cdl_hits_labels other;
+        snprintf(name, sizeof name, "%u", i % 5);
+        cdl_hits_labels_begin(&other);
+        cdl_hits_label(&other, cdl_slice_of(name), CDL_SLICE(""));
+        cdl_hits_release(hits, cdl_hits_acquire(hits, &other, (struct cdl_hits_wish){16, false})); /* a reload */
+        const uint64_t now = total_hits(hits, &series);
+        assert_true(now >= before);
+        before = now;
+    }
+    join(workers);
+    assert_int_equal(total_hits(hits, &series), WORKERS * ROUNDS);
+    assert_int_equal(series, 32 + 1);
+    cdl_hits_close(hits);
 }
 
 static void *record(void *context)
@@ -213,6 +285,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(counters_are_scraped_and_reloaded_meanwhile),
+        cmocka_unit_test(values_are_named_and_scraped_meanwhile),
         cmocka_unit_test(snapshots_are_taken_meanwhile),
         cmocka_unit_test(keys_are_listed_meanwhile_and_misses_are_counted),
         cmocka_unit_test(lines_of_several_threads_do_not_mix),
