@@ -102,7 +102,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size == 0)
         return 0;
     const enum cdl_exposition_format format = data[0] & 1 ? CDL_OPENMETRICS_TEXT : CDL_PROMETHEUS_TEXT;
-    static const enum cdl_metric_type types[] = {CDL_METRIC_COUNTER, CDL_METRIC_GAUGE, CDL_METRIC_INFO};
+    static const enum cdl_metric_type types[] = {CDL_METRIC_COUNTER, CDL_METRIC_GAUGE, CDL_METRIC_INFO,
+                                                 CDL_METRIC_FOREIGN_COUNTER};
     const struct texts texts = split(data + 1, size - 1);
     char *name = terminated(texts.count > 0 ? texts.at[0] : CDL_SLICE("x"));
     char *help = terminated(texts.count > 1 ? texts.at[1] : CDL_SLICE(""));
@@ -112,7 +113,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct cdl_exposition page;
     struct cdl_slice text;
     cdl_exposition_begin(&page, format, PAGE_BYTES);
-    write_page(&page, &texts, types[(data[0] >> 1) % 3], taken, name, help);
+    write_page(&page, &texts, types[(data[0] >> 1) % 4], taken, name, help);
     require(cdl_exposition_finish(&page, &text) == CAUDAL_OK);
     check_page(text, format == CDL_OPENMETRICS_TEXT, &texts, taken);
     cdl_exposition_end(&page);

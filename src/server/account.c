@@ -87,6 +87,18 @@ static void log_refusal(struct cdl_worker *worker, const struct cdl_answer *answ
                  cdl_log_i64("retry_after_ns", answer->overall.retry_after_ns));
 }
 
+void cdl_account_reset(struct cdl_worker *worker, const struct cdl_live_policy *live, const struct cdl_named_key *key,
+                       const char *by)
+{
+    struct cdl_address memory;
+    size_t length = 0;
+    char *scratch = worker->asker.scratch;
+    cdl_policy_key(key->values, key->value_count, scratch, CDL_MATCH_SCRATCH_BYTES, &length);
+    cdl_log_each(worker->server->log, CDL_LOG_INFO, "a key was reset",
+                 cdl_log_text("limit", live->policy->limits[key->limit].name),
+                 cdl_account_key(live, (struct cdl_slice){scratch, length}, &memory), cdl_log_string("by", by));
+}
+
 /* One limit, asked by its name, whatever its mode. What was no question is not counted. */
 static void account_named(struct cdl_worker *worker, const struct cdl_answer *answer)
 {

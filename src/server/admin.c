@@ -5,12 +5,15 @@
 #include <stdlib.h>
 
 #include "identity/path.h"
+#include "policy/explain_domain.h"
+#include "server/account_descriptors.h"
 #include "server/exchange.h"
 #include "server/reply.h"
 #include "store/lease/lease_store.h"
 #include "wire/json_api.h"
 
-#define METRICS_BYTES_MAX ((size_t)16 << 20)
+/* Grown as needed. As many limits as a policy may have, and as many series of values, each of them as long as may be. */
+#define METRICS_BYTES_MAX ((size_t)128 << 20)
 #define TOP_MAX 100u
 
 /* ---- health ---- */
@@ -148,6 +151,12 @@ static void expose_events(struct cdl_server *server, struct cdl_exposition *page
     number(page, CDL_METRIC_COUNTER, "caudal_forwarded_ignored",
            "Requests of peers that are not trusted but name another client.",
            cdl_counters_event_sum(server->counters, CDL_EVENT_IGNORED_FORWARDED));
+    number(page, CDL_METRIC_COUNTER, "caudal_calls_cancelled",
+           "gRPC calls that were given up by their client before they were answered.",
+           cdl_counters_event_sum(server->counters, CDL_EVENT_CANCELLED));
+    number(page, CDL_METRIC_COUNTER, "caudal_calls_deadline_exceeded",
+           "gRPC calls that were not answered within the time that they gave.",
+           cdl_counters_event_sum(server->counters, CDL_EVENT_DEADLINE_EXCEEDED));
     number(page, CDL_METRIC_COUNTER, "caudal_log_lines_lost", "Log lines that nobody took.", cdl_log_lost(server->log));
 }
 
@@ -175,6 +184,7 @@ static void metrics(struct cdl_exchange *exchange)
     expose_leases(server, &page);
     expose_connections(server, &page);
     expose_policy(server, &page);
+    cdl_expose_descriptors(server, &page);
     expose_events(server, &page);
     number(&page, CDL_METRIC_GAUGE, "caudal_start_time_seconds", "When the program started.",
            (uint64_t)server->started_at_s);
@@ -205,15 +215,13 @@ static json_t *text_of(struct cdl_slice slice)
     return text != NULL ? text : json_string("(not UTF-8)");
 }
 
-static json_t *rate_of(const struct caudal_limit *limit)
+static json_t *rate_of(const struct cdl_policy *policy, uint32_t rate)
 {
-    char text[CAUDAL_LIMIT_TEXT_MAX] = "";
-    caudal_limit_format(limit, text, sizeof text);
-    return json_string(text);
+    char text[2 * CAUDAL_LIMIT_TEXT_MAX];
+    struct cdl_writer writer = cdl_writer_on(text, sizeof text);
+    cdl_explain_rate_text(policy, rate, &writer);
+    return text_of(cdl_written(&writer));
 }
-
-static const char *const modes[] = {"enforce", "shadow", "off"};
-static const char *const sharings[] = {"strict", "leased", "local"};
 
 static json_t *limit_of(const struct cdl_policy *policy, const struct cdl_limit_rule *limit)
 {
@@ -221,10 +229,10 @@ static json_t *limit_of(const struct cdl_policy *policy, const struct cdl_limit_
     for (uint32_t i = 0; i < limit->per_count; i++)
         json_array_append_new(per, text_of(limit->per[i].text));
     for (uint32_t i = 0; i < limit->override_count; i++)
-        json_array_append_new(overrides, rate_of(&policy->rates[limit->overrides[i].rate].limit));
+        json_array_append_new(overrides, rate_of(policy, limit->overrides[i].rate));
     return json_pack("{s:o, s:o, s:o, s:s, s:s, s:o}", "name", text_of(limit->name), "rate",
-                     rate_of(&policy->rates[limit->rate].limit), "per", per, "mode", modes[limit->mode], "sharing",
-                     sharings[limit->sharing], "overrides", overrides);
+                     rate_of(policy, limit->rate), "per", per, "mode", cdl_mode_word(limit->mode), "sharing",
+                     cdl_sharing_word(limit->sharing), "overrides", overrides);
 }
 
 static void limits(struct cdl_exchange *exchange)
@@ -235,7 +243,8 @@ static void limits(struct cdl_exchange *exchange)
     snprintf(hash, sizeof hash, "%016llx", (unsigned long long)live->policy->hash);
     json_t *list = json_array();
     for (uint32_t i = 0; i < live->policy->limit_count; i++)
-        json_array_append_new(list, limit_of(live->policy, &live->policy->limits[i]));
+        if (live->policy->limits[i].kind != CDL_RULE_PER_CALL)
+            json_array_append_new(list, limit_of(live->policy, &live->policy->limits[i]));
     json_t *value = json_pack("{s:I, s:s, s:o, s:I, s:I, s:I, s:o}", "generation", (json_int_t)live->generation, "hash",
                               hash, "file", text_of(live->policy->file), "applied_at", (json_int_t)server->applied_at_s,
                               "reloads", (json_int_t)atomic_load(&server->reloads), "reload_failures",
@@ -306,22 +315,13 @@ static bool read_key(struct cdl_exchange *exchange, struct cdl_slice rest, char 
     return true;
 }
 
-/* Who did what, with the key as it stands in the lines of refusals. */
-static void log_reset(struct cdl_exchange *exchange, const struct cdl_limit_rule *limit,
-                      const struct cdl_named_key *key)
+static void log_reset(struct cdl_exchange *exchange, const struct cdl_named_key *key)
 {
-    struct cdl_worker *worker = exchange->worker;
     const struct cdl_address peer = cdl_exchange_peer(exchange);
     char by[CDL_ADDRESS_TEXT_MAX] = "unix";
-    struct cdl_address memory;
-    size_t length = 0;
     if (peer.family != 0)
         cdl_address_format(&peer, by);
-    char *scratch = worker->asker.scratch;
-    cdl_policy_key(key->values, key->value_count, scratch, CDL_MATCH_SCRATCH_BYTES, &length);
-    cdl_log_each(worker->server->log, CDL_LOG_INFO, "a key was reset by an administrator",
-                 cdl_log_text("limit", limit->name),
-                 cdl_account_key(worker->live, (struct cdl_slice){scratch, length}, &memory), cdl_log_string("by", by));
+    cdl_account_reset(exchange->worker, exchange->worker->live, key, by);
 }
 
 static void keys(struct cdl_exchange *exchange, struct cdl_slice rest)
@@ -345,7 +345,7 @@ static void keys(struct cdl_exchange *exchange, struct cdl_slice rest)
         return;
     }
     if (reset)
-        log_reset(exchange, limit, &key);
+        log_reset(exchange, &key);
     char text[2048];
     struct cdl_writer body = cdl_writer_on(text, sizeof text);
     const struct cdl_json_decision told = {limit->name, &decision};

@@ -61,6 +61,7 @@ struct cdl_address cdl_exchange_peer(const struct cdl_exchange *exchange);
 
 void cdl_check(struct cdl_exchange *exchange);                      /* /check */
 void cdl_json_api(struct cdl_exchange *exchange, enum cdl_ask ask); /* /v1/take, peek, refund */
+void cdl_rls_json(struct cdl_exchange *exchange);                   /* /json */
 void cdl_admin(struct cdl_exchange *exchange);
 
 /* Counts and logs what was answered to a request. */
@@ -69,5 +70,8 @@ void cdl_account(struct cdl_worker *worker, const struct cdl_answer *answer);
  * as the field is used. */
 struct cdl_log_field cdl_account_key(const struct cdl_live_policy *live, struct cdl_slice key,
                                      struct cdl_address *memory);
+/* Logs who forgot a key, with the key as it stands in the lines of refusals. */
+void cdl_account_reset(struct cdl_worker *worker, const struct cdl_live_policy *live, const struct cdl_named_key *key,
+                       const char *by);
 
 #endif

@@ -15,8 +15,10 @@ static void handle(struct cdl_exchange *exchange)
         cdl_json_api(exchange, CDL_ASK_PEEK);
     else if (cdl_slice_equal(exchange->path, CDL_SLICE("/v1/refund")))
         cdl_json_api(exchange, CDL_ASK_REFUND);
+    else if (cdl_slice_equal(exchange->path, CDL_SLICE("/json")))
+        cdl_rls_json(exchange);
     else
-        cdl_exchange_problem(exchange, 404, "there is /check, /v1/take, /v1/peek and /v1/refund");
+        cdl_exchange_problem(exchange, 404, "there is /check, /v1/take, /v1/peek, /v1/refund and /json");
     if (!exchange->connection->waiting)
         cdl_histogram_record(worker->latency, clock->monotonic_ns(clock->context) - began_ns);
 }

@@ -1,14 +1,21 @@
 #include "server/reply.h"
 
+#include "policy/domain.h"
 #include "wire/json_api.h"
 
 #define LINES_BYTES ((size_t)16 * 1024)
+
+struct cdl_slice cdl_reply_name(const struct cdl_limit_rule *limit)
+{
+    const struct cdl_descriptor_rule *rule = limit->descriptor;
+    return rule != NULL && rule->label.length > 0 ? rule->label : limit->name;
+}
 
 /* An override is told by the rate that it has, under its limit's name, and a local share by what is this instance's. */
 static struct cdl_fields_policy policy_of(const struct cdl_answer *answer, const struct cdl_charge *charge)
 {
     const struct caudal_limit limit = cdl_answer_limit(answer, charge, &answer->overall);
-    return cdl_fields_policy_of(answer->live->policy->limits[charge->limit].name, &limit);
+    return cdl_fields_policy_of(cdl_reply_name(&answer->live->policy->limits[charge->limit]), &limit);
 }
 
 void cdl_reply_fields(const struct cdl_answer *answer, int64_t now_ns, struct cdl_writer *lines)

@@ -22,6 +22,9 @@ unsigned cdl_reply_why(const struct cdl_live_policy *live, const struct cdl_plan
 /* Seconds for Retry-After, with the limit's jitter; 0: none. */
 uint64_t cdl_reply_retry_after(const struct cdl_answer *answer);
 
+/* What a limit is called where clients see it: by the name that its rate has in a file of descriptors, else by its own. */
+struct cdl_slice cdl_reply_name(const struct cdl_limit_rule *limit);
+
 /* The lines RateLimit-Policy and so on of a decision, in the policy's revision. */
 void cdl_reply_fields(const struct cdl_answer *answer, int64_t now_ns, struct cdl_writer *lines);
 

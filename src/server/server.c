@@ -11,8 +11,10 @@
 #include "base/memory.h"
 #include "base/problem.h"
 #include "base/secret_file.h"
+#include "server/account_descriptors.h"
 #include "server/exchange.h"
 #include "server/notify.h"
+#include "server/resp.h"
 #include "store/url.h"
 
 #define MS_PER_NS 1000000
@@ -46,18 +48,24 @@ static void free_slots(void *data)
     struct cdl_slots *slots = data;
     for (uint32_t i = 0; i < slots->count; i++)
         cdl_counters_release(slots->counters, slots->of[i]);
+    cdl_resp_passwords_free(slots->passwords);
+    cdl_descriptor_series_release(slots->descriptors);
     free(slots);
 }
 
-static struct cdl_slots *acquire_slots(struct cdl_counters *counters, const struct cdl_policy *policy)
+static struct cdl_slots *acquire_slots(struct cdl_server *server, const struct cdl_policy *policy)
 {
     struct cdl_slots *slots = calloc(1, sizeof *slots + policy->limit_count * sizeof slots->of[0]);
     if (slots == NULL)
         return NULL;
-    slots->counters = counters;
+    slots->counters = server->counters;
+    slots->descriptors = cdl_descriptor_series_acquire(server->hits, policy);
     for (; slots->count < policy->limit_count; slots->count++)
-        slots->of[slots->count] = cdl_counters_acquire(counters, policy->limits[slots->count].name);
-    return slots;
+        slots->of[slots->count] = cdl_counters_acquire(server->counters, policy->limits[slots->count].name);
+    if (slots->descriptors != NULL)
+        return slots;
+    free_slots(slots);
+    return NULL;
 }
 
 /* Renews a thread's hold on the policy in force. */
@@ -85,11 +93,21 @@ static int apply_secret(struct cdl_server *server, const struct cdl_policy *poli
     return CAUDAL_OK;
 }
 
+static int read_passwords(struct cdl_slots *slots, const struct cdl_policy *policy, struct caudal_problem *problem)
+{
+    if (policy->resp.user_count == 0)
+        return CAUDAL_OK;
+    slots->passwords = cdl_resp_passwords_read(policy, problem);
+    return slots->passwords != NULL ? CAUDAL_OK : CAUDAL_ERR_ARGUMENT;
+}
+
 int cdl_server_apply(struct cdl_server *server, struct cdl_policy *policy, struct caudal_problem *problem)
 {
-    struct cdl_slots *slots = acquire_slots(server->counters, policy);
+    struct cdl_slots *slots = acquire_slots(server, policy);
     int status = slots == NULL ? cdl_problem(problem, CAUDAL_ERR_MEMORY, 0, "no memory for the policy's counters")
-                               : apply_secret(server, policy, problem);
+                               : read_passwords(slots, policy, problem);
+    if (status == CAUDAL_OK)
+        status = apply_secret(server, policy, problem);
     if (status == CAUDAL_OK) {
         const struct cdl_attachment attachment = {slots, free_slots};
         status = cdl_limiter_apply(server->limiter, policy, &attachment, problem);
@@ -128,12 +146,22 @@ static void warn_of_what_waits(struct cdl_server *server, const struct cdl_polic
 {
     const struct cdl_listen_settings *was = &old->listen, *is = &policy->listen;
     if (same_listeners(&was->http, &is->http) && same_listeners(&was->admin, &is->admin) &&
-        was->workers == is->workers && cdl_slice_equal(was->tls.cert, is->tls.cert) &&
-        cdl_slice_equal(old->store.url, policy->store.url) && old->store.deadline_ns == policy->store.deadline_ns &&
-        old->log.format == policy->log.format && old->log.level == policy->log.level)
+        same_listeners(&was->resp, &is->resp) && same_listeners(&was->grpc, &is->grpc) && was->workers == is->workers &&
+        cdl_slice_equal(was->tls.cert, is->tls.cert) && cdl_slice_equal(old->store.url, policy->store.url) &&
+        old->store.deadline_ns == policy->store.deadline_ns && old->log.format == policy->log.format &&
+        old->log.level == policy->log.level && old->metrics.descriptor_values == policy->metrics.descriptor_values &&
+        old->metrics.override_values == policy->metrics.override_values)
         return;
-    cdl_log(server->log, CDL_LOG_WARN, "changes of listen, store, log.format and log.level wait for the next start",
+    cdl_log(server->log, CDL_LOG_WARN,
+            "changes of listen, store, metrics, log.format and log.level wait for the next start",
             cdl_log_text("file", policy->file));
+}
+
+/* As the times of files go, whatever a test says that it is. */
+static int64_t real_ns(void)
+{
+    const struct caudal_clock *clock = caudal_clock_system();
+    return clock->realtime_ns(clock->context);
 }
 
 bool cdl_server_reload(struct cdl_server *server)
@@ -151,6 +179,8 @@ bool cdl_server_reload(struct cdl_server *server)
         fail_reload(server, line);
         return false;
     }
+    if (!cdl_watch_follow(&server->watch, policy))
+        cdl_log(server->log, CDL_LOG_WARN, "no memory to watch other files than before");
     if (server->admin.live != NULL && server->admin.live->policy->hash == policy->hash) {
         cdl_policy_free(policy); /* the same text: nothing to do, and done */
         atomic_fetch_add(&server->reloads, 1);
@@ -167,7 +197,7 @@ bool cdl_server_reload(struct cdl_server *server)
     server->reload_error[0] = '\0';
     cdl_log(server->log, CDL_LOG_INFO, "a new policy is in force",
             cdl_log_u64("generation", cdl_limiter_generation(server->limiter)),
-            cdl_log_u64("limits", server->admin.live->policy->limit_count));
+            cdl_log_u64("limits", cdl_policy_named_limits(server->admin.live->policy)));
     return true;
 }
 
@@ -176,6 +206,7 @@ bool cdl_server_reload(struct cdl_server *server)
 /* The end: nothing new is taken in, what is in flight to the store is answered, and then all is closed. */
 static void end_worker(struct cdl_worker *worker)
 {
+    cdl_loop_flush(&worker->loop); /* those that answer out of turn tell their clients where they stopped */
     cdl_loop_quiesce(&worker->loop);
     if (worker->asker.waiting > 0 && !atomic_load(&worker->server->hurried))
         return; /* the last one wakes us again */
@@ -187,10 +218,13 @@ static void end_worker(struct cdl_worker *worker)
 static void on_wake(struct cdl_loop *loop)
 {
     struct cdl_worker *worker = loop->context;
-    if (atomic_load(&worker->server->stopping))
+    if (atomic_load(&worker->server->stopping)) {
         end_worker(worker);
-    else
-        renew(worker);
+        return;
+    }
+    renew(worker);
+    if (atomic_load(&worker->server->draining))
+        cdl_loop_flush(loop); /* some protocols tell their clients */
 }
 
 static void run_worker(void *data)
@@ -220,13 +254,15 @@ static bool open_worker(struct cdl_server *server, struct cdl_worker *worker, ui
 {
     const struct cdl_connection_bounds bounds = bounds_of(server, worker == &server->admin);
     worker->server = server;
+    worker->index = index;
     worker->counters = cdl_counters_worker(server->counters, index);
     worker->latency = aligned_alloc(CDL_CACHE_LINE, sizeof *worker->latency);
     worker->top_keys = cdl_top_keys_open(CDL_TOP_KEYS, seed, cdl_allocator_default());
     worker->asker.scratch = malloc(CDL_MATCH_SCRATCH_BYTES);
     worker->body = malloc(CDL_BODY_BYTES);
+    worker->messages = (struct cdl_message_memory){.bytes = malloc(CDL_RLS_MEMORY_BYTES), .size = CDL_RLS_MEMORY_BYTES};
     if (worker->latency == NULL || worker->top_keys == NULL || worker->asker.scratch == NULL || worker->body == NULL ||
-        !cdl_loop_open(&worker->loop, &bounds))
+        worker->messages.bytes == NULL || !cdl_loop_open(&worker->loop, &bounds))
         return false;
     memset(worker->latency, 0, sizeof *worker->latency);
     worker->loop.context = worker;
@@ -246,18 +282,51 @@ static void close_worker(struct cdl_worker *worker)
     free(worker->latency);
     free(worker->asker.scratch);
     free(worker->body);
+    free(worker->messages.bytes);
 }
 
 /* ---- listeners ---- */
 
-static const struct cdl_protocol *const protocols[] = {&cdl_http_protocol, &cdl_admin_protocol};
+static const struct front {
+    const char *name;
+    const struct cdl_protocol *protocol;
+    size_t settings; /* offset in the policy's listen settings */
+} fronts[CDL_FRONTS] = {
+    [CDL_FRONT_HTTP] = {"http", &cdl_http_protocol, offsetof(struct cdl_listen_settings, http)},
+    [CDL_FRONT_ADMIN] = {"admin", &cdl_admin_protocol, offsetof(struct cdl_listen_settings, admin)},
+    [CDL_FRONT_RESP] = {"resp", &cdl_resp_protocol, offsetof(struct cdl_listen_settings, resp)},
+    [CDL_FRONT_GRPC] = {"grpc", &cdl_grpc_protocol, offsetof(struct cdl_listen_settings, grpc)},
+};
 
-/* Opens one endpoint on `count` workers and says so. */
-static bool listen_on(struct cdl_server *server, const struct cdl_endpoint *endpoint, struct cdl_worker *workers,
-                      uint32_t count, bool is_admin)
+/* NULL: what is said there is plain. */
+static struct cdl_tls_context *tls_of(const struct cdl_server *server, enum cdl_front front)
+{
+    if (front == CDL_FRONT_ADMIN)
+        return NULL;
+    return front == CDL_FRONT_GRPC ? server->tls_h2 : server->tls;
+}
+
+static void say_where(const struct cdl_server *server, enum cdl_front front, const struct cdl_listening *socket)
+{
+    const bool tls = tls_of(server, front) != NULL;
+    printf("listening on %s %s%s\n", fronts[front].name, socket->text, tls ? " (TLS)" : "");
+    const char *const path = socket->text + sizeof "unix:" - 1, *const port = strrchr(socket->text, ':') + 1;
+    if (front == CDL_FRONT_HTTP && socket->is_unix)
+        printf("try: curl -i --unix-socket %s http://localhost/check\n", path);
+    else if (front == CDL_FRONT_HTTP)
+        printf("try: curl -i %s://%s/check\n", tls ? "https" : "http", socket->text);
+    else if (front == CDL_FRONT_RESP && !socket->is_unix && socket->is_local)
+        printf("try: redis-cli %s-p %s CL.THROTTLE user123 15 30 60\n", tls ? "--tls " : "", port);
+}
+
+/* Opens one endpoint, on every worker or for the administrator, and says so. */
+static bool listen_on(struct cdl_server *server, const struct cdl_endpoint *endpoint, enum cdl_front front)
 {
     struct caudal_problem problem;
     struct cdl_listening sockets[CDL_WORKERS_MAX];
+    const bool is_admin = front == CDL_FRONT_ADMIN;
+    struct cdl_worker *workers = is_admin ? &server->admin : server->workers;
+    const uint32_t count = is_admin ? 1 : server->worker_count;
     if (cdl_listen(endpoint, sockets, count, &problem) != CAUDAL_OK) {
         fprintf(stderr, "caudal: %s\n", problem.message);
         return false;
@@ -269,42 +338,45 @@ static bool listen_on(struct cdl_server *server, const struct cdl_endpoint *endp
     }
     server->socket_files[server->socket_file_count++] = cdl_socket_file_of(&sockets[0]);
     for (uint32_t i = 0; i < count; i++) {
-        struct cdl_worker *worker = &workers[i];
-        const int error = cdl_listener_open(&worker->listeners[worker->listener_count++], &worker->loop, sockets[i].fd,
-                                            protocols[is_admin], is_admin ? NULL : server->tls, worker);
+        struct cdl_listener *listener = &workers[i].listeners[workers[i].listener_count++];
+        const int error = cdl_listener_open(listener, &workers[i].loop, sockets[i].fd, fronts[front].protocol,
+                                            tls_of(server, front), &workers[i]);
         if (error != 0) {
             fprintf(stderr, "caudal: cannot listen on %s: %s\n", sockets[0].text, uv_strerror(error));
             return false;
         }
+        listener->is_local = sockets[i].is_local;
     }
-    printf("listening on %s %s%s\n", is_admin ? "admin" : "http", sockets[0].text,
-           server->tls != NULL && !is_admin ? " (TLS)" : "");
-    if (!is_admin && !sockets[0].is_unix)
-        printf("try: curl -i %s://%s/check\n", server->tls != NULL ? "https" : "http", sockets[0].text);
-    else if (!is_admin)
-        printf("try: curl -i --unix-socket %s http://localhost/check\n", sockets[0].text + sizeof "unix:" - 1);
+    say_where(server, front, &sockets[0]);
     return true;
 }
 
-static bool listen_all(struct cdl_server *server, const char *option, const struct cdl_listeners *settings,
-                       const char *standard, bool is_admin)
+/* Where the command line says, or else where the policy does. */
+static bool listen_for(struct cdl_server *server, enum cdl_front front, const char *option)
 {
-    struct cdl_worker *workers = is_admin ? &server->admin : server->workers;
-    const uint32_t count = is_admin ? 1 : server->worker_count;
+    const struct cdl_listeners *settings =
+        (const struct cdl_listeners *)(const void *)((const char *)&server->first->listen + fronts[front].settings);
     struct cdl_endpoint endpoint;
     const char *why;
-    if (option == NULL && settings->count > 0) {
+    if (option == NULL) {
         for (size_t i = 0; i < settings->count; i++)
-            if (!listen_on(server, &settings->items[i], workers, count, is_admin))
+            if (!listen_on(server, &settings->items[i], front))
                 return false;
         return true;
     }
-    const char *text = option != NULL ? option : standard;
-    if (!cdl_endpoint_parse(cdl_slice_of(text), &endpoint, &why)) {
-        fprintf(stderr, "caudal: '%s' %s\n", text, why);
-        return false;
-    }
-    return listen_on(server, &endpoint, workers, count, is_admin);
+    if (strcmp(option, "none") == 0)
+        return true;
+    if (cdl_endpoint_parse(cdl_slice_of(option), &endpoint, &why))
+        return listen_on(server, &endpoint, front);
+    fprintf(stderr, "caudal: '%s' %s\n", option, why);
+    return false;
+}
+
+static bool listen_for_all(struct cdl_server *server)
+{
+    const struct cdl_server_options *options = server->options;
+    return listen_for(server, CDL_FRONT_HTTP, options->http) && listen_for(server, CDL_FRONT_ADMIN, options->admin) &&
+           listen_for(server, CDL_FRONT_RESP, options->resp) && listen_for(server, CDL_FRONT_GRPC, options->grpc);
 }
 
 /* ---- starting ---- */
@@ -322,18 +394,26 @@ static bool open_log(struct cdl_server *server)
     return server->log != NULL;
 }
 
+static struct cdl_tls_context *new_tls(const struct cdl_tls_settings *tls, const char *protocol)
+{
+    struct caudal_problem problem;
+    const struct cdl_tls_files files = {tls->cert.bytes, tls->key.bytes,
+                                        tls->client_ca.length > 0 ? tls->client_ca.bytes : NULL, protocol};
+    struct cdl_tls_context *context = cdl_tls_context_new(&files, &problem);
+    if (context == NULL)
+        fprintf(stderr, "caudal: %s\n", problem.message);
+    return context;
+}
+
+/* Clients of gRPC insist on hearing that HTTP/2 is spoken. */
 static bool open_tls(struct cdl_server *server)
 {
     const struct cdl_tls_settings *tls = &server->first->listen.tls;
     if (tls->cert.length == 0)
         return true;
-    struct caudal_problem problem;
-    const struct cdl_tls_files files = {tls->cert.bytes, tls->key.bytes,
-                                        tls->client_ca.length > 0 ? tls->client_ca.bytes : NULL};
-    server->tls = cdl_tls_context_new(&files, &problem);
-    if (server->tls == NULL)
-        fprintf(stderr, "caudal: %s\n", problem.message);
-    return server->tls != NULL;
+    server->tls = new_tls(tls, NULL);
+    server->tls_h2 = server->tls != NULL ? new_tls(tls, "h2") : NULL;
+    return server->tls_h2 != NULL;
 }
 
 static bool open_store(struct cdl_server *server)
@@ -399,6 +479,17 @@ static void bound_descriptors(struct cdl_server *server)
             cdl_log_u64("connections", theirs));
 }
 
+static struct cdl_hits *open_hits(const struct cdl_server *server, uint32_t groups, uint64_t seed)
+{
+    const struct cdl_hits_options options = {
+        .workers = server->worker_count + 1,
+        .groups = groups,
+        .all_values = CDL_SHOWN_VALUES_MAX,
+        .seed = seed,
+    };
+    return cdl_hits_open(&options, cdl_allocator_default());
+}
+
 static bool open_parts(struct cdl_server *server)
 {
     struct caudal_problem problem;
@@ -420,7 +511,8 @@ static bool open_parts(struct cdl_server *server)
     set_bounds(server);
     server->workers = calloc(server->worker_count, sizeof *server->workers);
     server->counters = cdl_counters_open(&counters, cdl_allocator_default());
-    if (server->workers == NULL || server->counters == NULL || !open_log(server)) {
+    server->hits = open_hits(server, counters.limits, seed);
+    if (server->workers == NULL || server->counters == NULL || server->hits == NULL || !open_log(server)) {
         fprintf(stderr, "caudal: no memory\n");
         return false;
     }
@@ -435,9 +527,7 @@ static bool open_parts(struct cdl_server *server)
         fprintf(stderr, "caudal: no memory for %u workers\n", server->worker_count);
         return false;
     }
-    const struct cdl_listen_settings *listen = &server->first->listen;
-    if (!listen_all(server, server->options->http, &listen->http, "127.0.0.1:8080", false) ||
-        !listen_all(server, server->options->admin, &listen->admin, "127.0.0.1:9080", true))
+    if (!listen_for_all(server))
         return false;
     const uint32_t running = server->worker_count;
     server->worker_count = 0; /* nobody to wake yet */
@@ -499,6 +589,8 @@ static void drain(struct cdl_server *server)
     cdl_notify("STOPPING=1");
     cdl_log(server->log, CDL_LOG_INFO, "draining", cdl_log_i64("drain_ms", server->drain_ns / MS_PER_NS));
     uv_timer_start(&server->drain_timer, on_drained, (uint64_t)(server->drain_ns / MS_PER_NS), 0);
+    for (uint32_t i = 0; i < server->worker_count; i++)
+        cdl_loop_wake(&server->workers[i].loop);
 }
 
 static void on_signal(uv_signal_t *handle, int number)
@@ -513,7 +605,7 @@ static void on_signal(uv_signal_t *handle, int number)
 static void on_admin_tick(struct cdl_loop *loop)
 {
     struct cdl_worker *worker = loop->context;
-    if (!atomic_load(&worker->server->stopping) && cdl_watch_look(&worker->server->watch))
+    if (!atomic_load(&worker->server->stopping) && cdl_watch_look(&worker->server->watch, real_ns()))
         cdl_server_reload(worker->server);
     cdl_log_tick(worker->server->log);
 }
@@ -570,8 +662,11 @@ static void close_parts(struct cdl_server *server)
     cdl_limiter_close(server->limiter);
     caudal_store_close(server->store);
     cdl_tls_context_free(server->tls);
+    cdl_tls_context_free(server->tls_h2);
     cdl_counters_close(server->counters);
+    cdl_hits_close(server->hits);
     cdl_log_close(server->log);
+    cdl_watch_end(&server->watch);
 #ifdef CAUDAL_TEST_CLOCK
     caudal_fake_clock_free(server->test_clock);
 #endif
@@ -604,8 +699,11 @@ int cdl_server_run(const struct cdl_server_options *options)
     server->clock = caudal_fake_clock_clock(server->test_clock);
 #endif
     server->started_at_s = cdl_server_now_ns(server) / CDL_NS_PER_S;
-    cdl_watch_start(&server->watch, options->policy_file); /* before it is read: a change meanwhile is seen */
+    cdl_watch_start(&server->watch, options->policy_file,
+                    real_ns()); /* before it is read: a change meanwhile is seen */
     server->first = load_first(options->policy_file);
+    if (server->first != NULL)
+        cdl_watch_follow(&server->watch, server->first);
     if (server->first == NULL || !open_parts(server))
         _exit(1); /* the system takes back what half a start has opened; nothing waits to be written */
     const int status = run_parts(server);

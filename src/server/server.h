@@ -14,7 +14,7 @@
 struct cdl_server_options {
     const char *policy_file;
     const char *store_url;
-    const char *http, *admin; /* endpoints */
+    const char *http, *admin, *resp, *grpc; /* endpoints, or "none" */
     uint32_t workers;
 };
 

@@ -7,6 +7,7 @@
 #include "limiter/limiter.h"
 #include "metrics/counters.h"
 #include "metrics/histogram.h"
+#include "metrics/hits.h"
 #include "metrics/top_keys.h"
 #include "net/connection.h"
 #include "net/listen.h"
@@ -15,44 +16,68 @@
 #include "server/watch.h"
 #include "wire/http1.h"
 #include "wire/http1_response.h"
+#include "wire/rls_message.h"
 
 #define CDL_WORKERS_MAX 256u
 #define CDL_TOP_KEYS 128u
+#define CDL_SHOWN_VALUES_MAX 10000u /* series of metrics that show values out of requests, of all rules together */
 #define CDL_BODY_BYTES ((size_t)480 * 1024)
 /* The longest answer: a body, and a head that never comes near the rest. */
 #define CDL_ANSWER_BYTES ((size_t)512 * 1024)
 
 struct cdl_server;
 
+/* What a server listens for, each with a protocol of its own. */
+enum cdl_front {
+    CDL_FRONT_HTTP,
+    CDL_FRONT_ADMIN, /* the main thread's */
+    CDL_FRONT_RESP,
+    CDL_FRONT_GRPC,
+    CDL_FRONTS,
+};
+
 /* Numbers beside the decisions; the order of the names in admin.c. */
 enum cdl_event {
     CDL_EVENT_BAD_REQUEST,       /* malformed, too large, too late */
     CDL_EVENT_IGNORED_FORWARDED, /* a peer that is not trusted named another client */
+    CDL_EVENT_CANCELLED, /* a call that nobody waited for any more when it was answered, for another reason than the next */
+    CDL_EVENT_DEADLINE_EXCEEDED, /* a call that was not answered within the time that it gave */
+    CDL_EVENT_DESCRIPTOR_REQUEST,
+    CDL_EVENT_DESCRIPTOR_BAD_REQUEST, /* of these, those that could not be read or were not right */
+    CDL_EVENT_DESCRIPTOR_FAILURE,     /* of these, those that were decided without the store */
+    CDL_EVENT_DOMAIN_NOT_FOUND,       /* descriptors of a domain that no file names */
     CDL_EVENTS,
 };
 
 /* A thread that answers requests. */
 struct cdl_worker {
     struct cdl_loop loop;
-    struct cdl_listener listeners[CDL_LISTENERS_MAX];
+    struct cdl_listener listeners[CDL_FRONTS * CDL_LISTENERS_MAX];
     size_t listener_count;
     struct cdl_server *server;
     uv_thread_t thread;
+    uint32_t index;               /* among those that count */
     struct cdl_live_policy *live; /* held by this thread */
     struct cdl_counters_worker *counters;
     struct cdl_histogram *latency;
     struct cdl_top_keys *top_keys;
-    char *body;          /* CDL_BODY_BYTES */
-    uint64_t sampled_of; /* refusals, for choosing those that are logged */
-    int64_t date_s;      /* the second that `date` tells */
+    char *body;                         /* CDL_BODY_BYTES */
+    struct cdl_message_memory messages; /* CDL_RLS_MEMORY_BYTES, of the message at hand */
+    uint64_t sampled_of;                /* refusals, for choosing those that are logged */
+    int64_t date_s;                     /* the second that `date` tells */
     char date[CDL_HTTP_DATE_LENGTH];
     struct cdl_asker asker;           /* large; its answer is to the request at hand */
     struct cdl_store_loop store_loop; /* open where the store answers later; not the main thread's */
 };
 
-/* Beside each policy in force: the counters' slot of each of its limits. */
+struct cdl_descriptor_series; /* server/account_descriptors.h */
+struct cdl_resp_passwords;    /* server/resp.h */
+
+/* Beside each policy in force: where each of its limits is counted, and the passwords of its users. */
 struct cdl_slots {
+    struct cdl_descriptor_series *descriptors;
     struct cdl_counters *counters;
+    struct cdl_resp_passwords *passwords; /* NULL: it has no users */
     uint32_t count;
     uint32_t of[];
 };
@@ -64,8 +89,9 @@ struct cdl_server {
     char store_url[512]; /* without its secrets; cut where it is longer */
     struct cdl_limiter *limiter;
     struct cdl_counters *counters;
+    struct cdl_hits *hits;
     struct cdl_log *log;
-    struct cdl_tls_context *tls;
+    struct cdl_tls_context *tls, *tls_h2; /* NULL: none; the second is of gRPC */
     const struct caudal_clock *clock;
 #ifdef CAUDAL_TEST_CLOCK
     struct caudal_fake_clock *test_clock; /* what `clock` reads, in builds for tests */
@@ -82,7 +108,7 @@ struct cdl_server {
     char admin_token[256];           /* empty: none is asked for */
     _Atomic uint64_t connections[2]; /* that are open: of clients on all workers, of administrators */
 
-    struct cdl_socket_file socket_files[2 * CDL_LISTENERS_MAX]; /* of Unix sockets among both kinds of listeners */
+    struct cdl_socket_file socket_files[CDL_FRONTS * CDL_LISTENERS_MAX]; /* of Unix sockets among all listeners */
     size_t socket_file_count;
 
     struct cdl_watch watch;
@@ -95,8 +121,8 @@ struct cdl_server {
     int64_t started_at_s;
 };
 
-/* The protocols of the public and of the admin listener. */
-extern const struct cdl_protocol cdl_http_protocol, cdl_admin_protocol;
+/* The protocols of the listeners. */
+extern const struct cdl_protocol cdl_http_protocol, cdl_admin_protocol, cdl_resp_protocol, cdl_grpc_protocol;
 
 /* Loads the policy's file anew and puts it in force. False: the old one stays, and `reload_error` says why. Main thread. */
 bool cdl_server_reload(struct cdl_server *server);

@@ -3,65 +3,10 @@
 
 #include <stdlib.h>
 
+#include "../resp_words.h"
 #include "../support.h"
-#include "base/writer.h"
-
-/* ---- writing a reply down in words ---- */
 
 static char words[4096];
-
-static void write_words(struct cdl_writer *writer, struct cdl_slice *rest);
-
-static void write_elements(struct cdl_writer *writer, const struct cdl_resp *value, const char *name)
-{
-    struct cdl_slice elements = value->elements;
-    cdl_writef(writer, "%s[", name);
-    for (size_t i = 0; i < value->count; i++) {
-        if (i > 0)
-            cdl_write_text(writer, " ");
-        write_words(writer, &elements);
-    }
-    cdl_write_text(writer, "]");
-    assert_int_equal(elements.length, 0);
-}
-
-static void write_words(struct cdl_writer *writer, struct cdl_slice *rest)
-{
-    struct cdl_resp value;
-    assert_true(cdl_resp_next(rest, &value));
-    switch (value.kind) {
-    case CDL_RESP_STRING:
-        cdl_writef(writer, "'%.*s'", CDL_SLICE_ARG(value.text));
-        break;
-    case CDL_RESP_ERROR:
-        cdl_writef(writer, "error '%.*s'", CDL_SLICE_ARG(value.text));
-        break;
-    case CDL_RESP_INTEGER:
-        cdl_write_i64(writer, value.integer);
-        break;
-    case CDL_RESP_DOUBLE:
-        cdl_writef(writer, "double %.*s", CDL_SLICE_ARG(value.text));
-        break;
-    case CDL_RESP_BOOLEAN:
-        cdl_write_text(writer, value.integer ? "true" : "false");
-        break;
-    case CDL_RESP_BIG:
-        cdl_writef(writer, "big %.*s", CDL_SLICE_ARG(value.text));
-        break;
-    case CDL_RESP_NULL:
-        cdl_write_text(writer, "null");
-        break;
-    case CDL_RESP_ARRAY:
-        write_elements(writer, &value, "");
-        break;
-    case CDL_RESP_MAP:
-        write_elements(writer, &value, "map");
-        break;
-    case CDL_RESP_PUSH:
-        write_elements(writer, &value, "push");
-        break;
-    }
-}
 
 /* ---- feeding ---- */
 
@@ -114,7 +59,7 @@ static void assert_reads(struct cdl_slice text, const char *want)
     }
     struct cdl_slice rest = text;
     struct cdl_writer writer = cdl_writer_on(words, sizeof words);
-    write_words(&writer, &rest);
+    resp_words(&writer, &rest);
     assert_int_equal(rest.length, 0);
     if (!cdl_slice_equal(cdl_written(&writer), cdl_slice_of(want)))
         fail_msg("'%.*s': got %.*s, want %s", CDL_SLICE_ARG(text), CDL_SLICE_ARG(cdl_written(&writer)), want);
