@@ -200,6 +200,13 @@ def venv_python(stage):
     return BUILD / "venv" / "bin" / "python"
 
 
+def node_packages(stage):
+    """build/node, with the packages of tests/e2e/node."""
+    venv_python(stage)
+    with _venv_lock:
+        stage.must("scripts/make-node.sh")
+
+
 def meson_tests(stage, name, *suites, wrapper=(), slowness=1):
     """Runs the tests of a build, all or those of some suites, and counts each case of each program."""
     folder = build(stage, name)
@@ -269,7 +276,7 @@ def run_pytest(stage, build_name, env, tests="tests/property", arguments=()):
     report = LOGS / f"{stage.name}.xml"
     report.unlink(missing_ok=True)
     env = {"CAUDAL_LIBRARY": str(folder / "src" / "libcaudal.so"), "CAUDAL_BINARY": str(folder / "src" / "caudal"),
-           "PYTHONDONTWRITEBYTECODE": "1", **env}
+           "CAUDAL_DOOR": str(folder / "tests" / "libper_call_door.so"), "PYTHONDONTWRITEBYTECODE": "1", **env}
     say(f"{stage.name}: running {tests} on build/{build_name}")
     status, text = stage.run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}",
                              *arguments, tests, env=env, timeout=3600)
@@ -306,6 +313,7 @@ def property_long(stage):
 
 def run_e2e(stage, build_name, env, *arguments):
     clock = build(stage, "clock") / "src" / "caudal"
+    node_packages(stage)
     run_pytest(stage, build_name, {"CAUDAL_CLOCK_BINARY": str(clock), **env}, "tests/e2e", arguments)
 
 

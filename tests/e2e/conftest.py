@@ -15,9 +15,12 @@ import pytest
 
 sys.dont_write_bytecode = True
 
+import envoy_client  # noqa: E402
 import program  # noqa: E402
 import proxies  # noqa: E402
 from upstream import Upstream  # noqa: E402
+
+T0 = 1764547200 * 10**9  # 2025-12-01T00:00:00Z: a second, a minute, an hour and a day begin
 
 SANITIZER_WORDS = ("Sanitizer", "runtime error:")
 
@@ -28,6 +31,11 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "measured: measures time or memory, of the program as it is released")
+
+
+def pytest_ignore_collect(collection_path, config):
+    """To build another program takes minutes."""
+    return collection_path.name == "test_reference.py" and not config.getoption("--long") or None
 
 
 @pytest.fixture
@@ -52,6 +60,29 @@ def serve(tmp_path):
         log = server.log()
         assert status == 0, f"{server.command} ended with {status}: {log}"
         assert not any(word in log for word in SANITIZER_WORDS), log
+
+
+@pytest.fixture
+def serve_domains(serve, tmp_path):
+    """Starts a server of files of descriptors, whose clock stands at T0, and connects to it: (server, service)."""
+    services = []
+
+    def start(*domains, binary=program.CLOCK_BINARY, arguments=("--store", "memory:?keys=20000"), more=""):
+        if len(domains) == 1 and not more:
+            server = serve(domains[0], *arguments, binary=binary)
+        else:
+            for number, text in enumerate(domains):
+                (tmp_path / f"domain{number}.yaml").write_text(text)
+            names = ", ".join(str(tmp_path / f"domain{number}.yaml") for number in range(len(domains)))
+            server = serve(f"envoy: [{names}]\n{more}", *arguments, binary=binary)
+        if binary == program.CLOCK_BINARY:
+            server.set_clock(T0)
+        services.append(envoy_client.Service(server.grpc))
+        return server, services[-1]
+
+    yield start
+    for service in services:
+        service.channel.close()
 
 
 @pytest.fixture

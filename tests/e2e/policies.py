@@ -14,3 +14,13 @@ def limits(*lines, trusting=True, more=""):
 def client(address):
     """Fields that make a request come from this address, under a trusting policy."""
     return [("X-Forwarded-For", address)]
+
+
+def domain(name, *descriptors):
+    """A file of the reference rate limit service with these descriptors, each in YAML's flow style."""
+    return f"domain: {name}\ndescriptors:\n" + "".join(f"  - {{{one}}}\n" for one in descriptors)
+
+
+def rate(requests, unit="minute", more=""):
+    """rate(20): what such a descriptor says of its limit."""
+    return f"rate_limit: {{unit: {unit}, requests_per_unit: {requests}{more}}}"

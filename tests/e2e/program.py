@@ -15,7 +15,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BINARY = os.environ.get("CAUDAL_BINARY") or str(ROOT / "build" / "release" / "src" / "caudal")
 # Decides by a clock that the test sets (meson's option test_clock).
 CLOCK_BINARY = os.environ.get("CAUDAL_CLOCK_BINARY") or str(ROOT / "build" / "clock" / "src" / "caudal")
-LISTENING = re.compile(r"\b(http|https|admin)\b.*?(unix:\S+|\[[0-9a-f:.]+\]:\d+|[0-9.]+:\d+)")
+FRONTS = ("http", "admin", "resp", "grpc")  # what it listens for
+LISTENING = re.compile(r"\b(http|admin|resp|grpc)\b.*?(unix:\S+|\[[0-9a-f:.]+\]:\d+|[0-9.]+:\d+)")
 
 
 def run(*arguments, **more):
@@ -23,6 +24,20 @@ def run(*arguments, **more):
     done = subprocess.run([BINARY, *map(str, arguments)], stdin=subprocess.DEVNULL, capture_output=True, text=True,
                           timeout=60, **more)
     return done.returncode, done.stdout, done.stderr
+
+
+def on_free_ports(arguments):
+    """Arguments of `serve`, and a free port of the loopback interface for what they do not say where to listen for."""
+    arguments = list(map(str, arguments))
+    for front in FRONTS:
+        if f"--{front}" not in arguments:
+            arguments += [f"--{front}", "127.0.0.1:0"]
+    return arguments
+
+
+def run_server(policy_file, *arguments):
+    """Runs a server that is not to come up: (exit status, stdout, stderr)."""
+    return run("serve", policy_file, *on_free_ports(arguments))
 
 
 def parse_address(text):
@@ -43,13 +58,11 @@ class Server:
         else:
             self.policy_file = folder / "policy.yaml"
             self.policy_file.write_text(policy)
-        arguments = list(map(str, arguments))
-        for flag in ("--http", "--admin"):
-            if flag not in arguments:
-                arguments += [flag, "127.0.0.1:0"]
+        arguments = on_free_ports(arguments)
         if "--workers" not in arguments:
             arguments += ["--workers", "2"]
-        self.listening = {}  # "http" or "admin": its addresses
+        self.fronts = {front for front in FRONTS if arguments[arguments.index(f"--{front}") + 1] != "none"}
+        self.listening = {}  # of each front: its addresses
         self.stdout = []
         self.stderr_file = folder / "stderr"
         self.command = [binary, "serve", str(self.policy_file), *arguments]
@@ -69,7 +82,7 @@ class Server:
             if found and "curl" not in line:
                 self.listening.setdefault(found.group(1), []).append(parse_address(found.group(2)))
             tried = tried or "curl" in line
-            if tried and {"http", "admin"} <= set(self.listening):
+            if tried and self.fronts <= set(self.listening):
                 self._said_all.set()
         self._said_all.set()
 
@@ -85,6 +98,14 @@ class Server:
     @property
     def admin(self):
         return self.listening["admin"][0]
+
+    @property
+    def resp(self):
+        return self.listening["resp"][0]
+
+    @property
+    def grpc(self):
+        return self.listening["grpc"][0]
 
     @property
     def http_url(self):

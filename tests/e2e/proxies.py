@@ -40,7 +40,7 @@ class Proxy:
             "127.0.0.1:8080": "%s:%d" % caudal,
             "127.0.0.1:3000": "%s:%d" % app,
         }
-        self.caudal = caudal
+        self.caudal, self.app = caudal, app
         command = self.configure()
         self.output = open(folder / f"{self.name}.out", "ab")
         self.process = subprocess.Popen(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=self.output,
@@ -67,7 +67,7 @@ class Proxy:
         text = (EXAMPLES / file).read_text()
         for old, new in {**self.replacements, **more}.items():
             text = text.replace(old, new)
-        path = self.folder / file
+        path = self.folder / os.path.basename(file)
         path.write_text(text)
         return path, text
 

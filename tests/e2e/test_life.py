@@ -10,7 +10,7 @@ import pytest
 
 from client import Closed, Connection, get, statuses
 from policies import limits
-from program import ROOT, run
+from program import FRONTS, ROOT, on_free_ports, run, run_server
 from waiting import holds, until
 
 # One that nothing is to be said about: what it says is looked at.
@@ -45,8 +45,8 @@ def test_the_quickstart_ends_in_a_429_as_the_readme_says(serve):
 
 def test_C102_without_options_it_listens_on_loopback_only(serve):
     """The default addresses may be taken on a machine that runs tests; so what is looked at is what --check-config says."""
-    server = serve(POLICY, "--http", ":0", "--admin", ":0")
-    assert server.http[0] == server.admin[0] == "127.0.0.1"
+    server = serve(POLICY, *(word for front in FRONTS for word in (f"--{front}", ":0")))
+    assert {server.listening[front][0][0] for front in FRONTS} == {"127.0.0.1"}
     inodes = {os.readlink(f"/proc/{server.process.pid}/fd/{fd}") for fd in os.listdir(f"/proc/{server.process.pid}/fd")}
     for table, loopback in (("tcp", "0100007F"), ("tcp6", "0" * 24 + "01000000")):
         for line in open(f"/proc/net/{table}").read().splitlines()[1:]:
@@ -86,21 +86,22 @@ def test_C102_a_stale_socket_file_is_replaced(serve, tmp_path):
 def test_C102_a_socket_that_is_in_use_is_left_alone(serve, policy_file, tmp_path):
     path = tmp_path / "http.sock"
     server = serve(POLICY, "--http", f"unix:{path}")
-    status, _, err = run("serve", policy_file, "--http", f"unix:{path}", "--admin", "127.0.0.1:0")
+    status, _, err = run_server(policy_file, "--http", f"unix:{path}")
     assert status == 1 and str(path) in err
     assert get(server.http, "/check").status == 200
 
 
 def test_C102_a_file_that_is_no_socket_is_left_alone(policy_file):
-    status, _, err = run("serve", policy_file, "--http", f"unix:{policy_file}", "--admin", "127.0.0.1:0")
+    status, _, err = run_server(policy_file, "--http", f"unix:{policy_file}")
     assert status == 1 and "policy.yaml" in err
     assert policy_file.read_text() == POLICY
 
 
-def test_C102_a_port_in_use_is_an_error_of_one_line(policy_file):
+@pytest.mark.parametrize("front", FRONTS)
+def test_C102_a_port_in_use_is_an_error_of_one_line(policy_file, front):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = "127.0.0.1:%d" % taken.getsockname()[1]
-        status, _, err = run("serve", policy_file, "--http", address, "--admin", "127.0.0.1:0")
+        status, _, err = run_server(policy_file, f"--{front}", address)
     assert status == 1
     (line,) = err.strip().splitlines()
     assert address in line and "in use" in line
@@ -110,11 +111,11 @@ def test_C102_a_port_in_use_is_an_error_of_one_line(policy_file):
                                          ("--http", "127.0.0.1:99999"), ("--http", "nowhere.invalid:0"),
                                          ("--http", "unix:" + "x" * 200), ("--workers", "none"), ("--workers", "-1"),
                                          ("--workers", "1000000"), ("--store", "mongodb://x"), ("--htpp", "x"),
-                                         ("--store", "memory:?keys=none")])
+                                         ("--store", "memory:?keys=none"), ("--resp", "127.0.0.1"), ("--grpc", "[::1")])
 def test_C102_a_wrong_flag_is_an_error_of_one_line(policy_file, flag, value):
-    arguments = {"--http": "127.0.0.1:0", "--admin": "127.0.0.1:0", flag: value}
-    status, out, err = run("serve", policy_file, *(word for pair in arguments.items() for word in pair))
-    assert status in (1, 2) and not out
+    status, out, err = run_server(policy_file, flag, value)
+    assert status in (1, 2)
+    assert not out or flag in ("--resp", "--grpc")  # it says where it listens already
     assert 1 <= len(err.strip().splitlines()) <= 2, err
     assert err.startswith("caudal"), err
 
@@ -122,7 +123,7 @@ def test_C102_a_wrong_flag_is_an_error_of_one_line(policy_file, flag, value):
 def test_C102_no_password_of_a_store_is_shown(policy_file):
     """Of one that cannot be read; tests/redis has those that can."""
     for url in ("redis://user:s3cr3t@127.0.0.1:1/0?nonsense=1", "redis://user:s3cr3t@x@127.0.0.1", "redys://user:s3cr3t@127.0.0.1"):
-        status, out, err = run("serve", policy_file, "--store", url, "--http", "127.0.0.1:0", "--admin", "127.0.0.1:0")
+        status, out, err = run_server(policy_file, "--store", url)
         assert status == 1 and err.count("\n") == 1
         assert "s3cr3t" not in out + err
 
@@ -138,13 +139,13 @@ def test_check_config_reads_and_stops(policy_file, tmp_path):
 
 
 def test_admin_beyond_loopback_wants_a_token(policy_file, serve, tmp_path):
-    status, _, err = run("serve", policy_file, "--http", "127.0.0.1:0", "--admin", "0.0.0.0:0")
+    status, _, err = run_server(policy_file, "--admin", "0.0.0.0:0")
     assert status == 1 and "token" in err
 
     token = tmp_path / "token"
     token.write_text("short\n")
     policy_file.write_text(limits("name: one, rate: 1/hour", more=f"listen: {{admin_token_file: {token}}}\n"))
-    status, _, err = run("serve", policy_file, "--http", "127.0.0.1:0", "--admin", "0.0.0.0:0")
+    status, _, err = run_server(policy_file, "--admin", "0.0.0.0:0")
     assert status == 1 and "16 bytes" in err  # one that can be guessed is none
     token.write_text("correct horse battery\n")
     server = serve(limits("name: one, rate: 1/hour", more=f"listen: {{admin_token_file: {token}}}\n"))
@@ -253,7 +254,7 @@ def test_a_closed_stdout_does_not_end_it(tmp_path, policy_file):
     """As under a shell whose terminal is gone."""
     import subprocess
     from program import BINARY
-    process = subprocess.Popen([BINARY, "serve", str(policy_file), "--http", "127.0.0.1:0", "--admin", "127.0.0.1:0"],
+    process = subprocess.Popen([BINARY, "serve", str(policy_file), *on_free_ports([])],
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     address = re.search(r"(127\.0\.0\.1):(\d+)", process.stdout.readline())
     process.stdout.close()

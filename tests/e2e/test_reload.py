@@ -164,6 +164,114 @@ def test_C65_generation_and_hash_are_visible(serve):
     assert get(server.admin, "/v1/limits").json()["hash"] == first["hash"]
 
 
+# ------------------------------------------------------------------------------- noticing: several files, folders
+
+ALONE = ("--resp", "none", "--grpc", "none")
+
+
+def domain(name, number):
+    return f"domain: {name}\ndescriptors:\n- key: k\n  rate_limit: {{unit: year, requests_per_unit: {number}}}\n"
+
+
+def in_force(server):
+    """What each domain allows in a year."""
+    found = get(server.admin, "/v1/limits").json()["limits"]
+    return {limit["name"]: int(limit["rate"].split("/")[0].split(" ")[0]) for limit in found}
+
+
+def expect_domains(server, **numbers):
+    wanted = {f"{name}/k": number for name, number in numbers.items()}
+    until(lambda: in_force(server) == wanted, f"{wanted} in force", RELOAD_S + 1)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    path = tmp_path / "ratelimit"
+    path.mkdir()
+    (path / "a.yaml").write_text(domain("a", 5))
+    (path / "b.yaml").write_text(domain("b", 5))
+    return path
+
+
+def test_C65_files_of_a_folder_come_change_and_go(serve, folder):
+    server = serve(folder, *ALONE)
+    expect_domains(server, a=5, b=5)
+    (folder / "a.yaml").write_text(domain("a", 6))
+    expect_domains(server, a=6, b=5)
+    (folder / "b.new").write_text(domain("b", 7))
+    (folder / "b.new").replace(folder / "b.yaml")
+    expect_domains(server, a=6, b=7)
+    (folder / "c.yaml").write_text(domain("c", 8))
+    expect_domains(server, a=6, b=7, c=8)
+    (folder / "c.yaml").unlink()
+    expect_domains(server, a=6, b=7)
+    (folder / "c.yaml").write_text(domain("c", 9))
+    expect_domains(server, a=6, b=7, c=9)
+    (folder / "a.yaml").write_text(domain("a", 10))
+    (folder / "a.yaml").write_text(domain("a", 11))
+    expect_domains(server, a=11, b=7, c=9)
+
+
+def test_C65_a_new_file_is_set_right_in_place(serve, folder):
+    """No policy in force knows of it, but the folder that it lies in."""
+    server = serve(folder, *ALONE)
+    (folder / "c.yaml").write_text("domain: c\ndescriptors: [\n")
+    until(lambda: "c.yaml" in get(server.admin, "/v1/limits").json().get("last_reload_error", ""), "it is refused")
+    assert in_force(server) == {"a/k": 5, "b/k": 5}
+    (folder / "c.yaml").write_text(domain("c", 6))
+    expect_domains(server, a=5, b=5, c=6)
+
+
+def test_C65_a_file_of_a_folder_is_truncated_first_and_written_later(serve, folder):
+    server = serve(folder, *ALONE)
+    (folder / "b.yaml").write_text("")
+    holds(lambda: in_force(server) == {"a/k": 5, "b/k": 5}, "an empty file is not applied", 0.05)
+    (folder / "b.yaml").write_text(domain("b", 6))
+    expect_domains(server, a=5, b=6)
+
+
+def test_C54_C65_a_folder_is_a_configmap(serve, tmp_path):
+    """a.yaml -> ..data/a.yaml, ..data -> ..2026_1: read once, and an update swaps ..data."""
+    mount = tmp_path / "mount"
+    mount.mkdir()
+
+    def publish(number):
+        version = mount / f"..2026_{number}"
+        version.mkdir()
+        for name in "ab":
+            (version / f"{name}.yaml").write_text(domain(name, number))
+        os.symlink(version.name, mount / "..data_tmp")
+        os.rename(mount / "..data_tmp", mount / "..data")
+        for old in mount.glob("..2026_*"):
+            if old != version:
+                shutil.rmtree(old)
+
+    publish(5)
+    for name in "ab":
+        os.symlink(f"..data/{name}.yaml", mount / f"{name}.yaml")
+    server = serve(mount, *ALONE)
+    expect_domains(server, a=5, b=5)
+    for number in (6, 7):
+        publish(number)
+        expect_domains(server, a=number, b=number)
+
+
+def test_C65_files_that_a_policy_names(serve, folder, tmp_path):
+    more = tmp_path / "more.yaml"
+    more.write_text(domain("m", 5))
+    server = serve(f"envoy: {{files: ['{folder}', '{more}']}}\n", *ALONE)
+    expect_domains(server, a=5, b=5, m=5)
+    more.write_text(domain("m", 6))
+    expect_domains(server, a=5, b=5, m=6)
+    (folder / "a.yaml").write_text(domain("a", 6))
+    expect_domains(server, a=6, b=5, m=6)
+    server.rewrite(f"envoy: '{more}'\n")
+    expect_domains(server, m=6)
+    more.unlink()
+    more.write_text(domain("m", 7))
+    expect_domains(server, m=7)
+
+
 # ------------------------------------------------------------------------------------------------- broken files
 
 BROKEN = {
@@ -217,13 +325,13 @@ def test_what_waits_for_the_next_start_is_said(serve):
 
 @pytest.mark.parametrize("text", BROKEN.values(), ids=BROKEN)
 def test_C66_no_start_without_a_valid_policy(tmp_path, text):
-    from program import run
+    from program import run_server
     file = tmp_path / "policy.yaml"
     file.write_text(text)
-    status, out, err = run("serve", file, "--http", "127.0.0.1:0", "--admin", "127.0.0.1:0")
+    status, out, err = run_server(file)
     assert status != 0
     assert "policy.yaml" in err and "listening" not in out
-    assert run("serve", tmp_path / "absent.yaml", "--http", "127.0.0.1:0", "--admin", "127.0.0.1:0")[0] != 0
+    assert run_server(tmp_path / "absent.yaml")[0] != 0
 
 
 def test_the_api_reloads_and_says_what_is_wrong(serve):

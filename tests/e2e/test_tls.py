@@ -113,13 +113,13 @@ def test_a_handshake_that_stops_half_way_is_ended(serve, authority, certificate)
 
 
 def test_files_that_do_not_fit_are_an_error_at_start(tmp_path, authority, certificate):
-    from program import run
+    from program import run_server
     cert, key = certificate
     other_key = authority.issue("other")[1]
     file = tmp_path / "policy.yaml"
     for pair in ((cert, other_key), (cert, tmp_path / "absent"), (key, cert)):
         file.write_text(policy(pair) + "exempt: [{path: /healthz}]\n")
-        status, out, err = run("serve", file, "--http", "127.0.0.1:0", "--admin", "127.0.0.1:0")
+        status, out, err = run_server(file)
         assert status == 1 and "listening" not in out
         assert len(err.strip().splitlines()) == 1, err
 

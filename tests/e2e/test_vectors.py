@@ -1,4 +1,5 @@
-"""Every decision vector through the JSON API. The test sets the server's clock, which takes a build that allows it."""
+"""Every decision vector through the JSON API, and those that it can be asked for through CL.THROTTLE. The test sets the server's clock, which
+takes a build that allows it."""
 
 import json
 
@@ -7,9 +8,22 @@ import pytest
 import program
 from client import Connection
 from policies import SMALL
+from resp import Client
 
 SCENARIOS = [json.loads(line) for line in (program.ROOT / "tests/vectors/named.us.jsonl").read_text().splitlines()]
 SLACK_NS = 1  # of the waits; verdicts and counts are exact
+S = 10**9
+
+
+def comes_with_calls(scenario):
+    """CL.THROTTLE knows buckets by whole seconds, and gives nothing back."""
+    limits = [scenario["limit"], *(step["set"] for step in scenario["steps"] if "set" in step)]
+    return all(limit["algorithm"] == "token_bucket" and limit["period_ns"] % S == 0 and limit["count"] > 0 for limit in limits) and not any(
+        "refund" in step for step in scenario["steps"])
+
+
+RANDOM = [json.loads(line) for line in (program.ROOT / "tests/vectors/random.token_bucket.us.jsonl").read_text().splitlines()]
+THROTTLES = [scenario for scenario in SCENARIOS + RANDOM if comes_with_calls(scenario)]
 
 
 def rate(limit):
@@ -81,3 +95,39 @@ def test_vectors(player, index):
             decision = player.ask(question, index, step[question])
             if "want" in step:
                 check(step, decision)
+
+
+def seconds_up(ns):
+    return -(-ns // S)
+
+
+def throttle(client, limit, key, cost):
+    burst = limit.get("burst", limit["count"])
+    return client("CL.THROTTLE", key, burst - 1, limit["count"], limit["period_ns"] // S, cost)
+
+
+def check_throttled(step, limit, reply):
+    want = step["want"]
+    limited, capacity, remaining, retry, reset = reply
+    assert limited == (want["verdict"] != "allow"), (step, reply)
+    assert (capacity, remaining) == (limit.get("burst", limit["count"]), want["remaining"]), (step, reply)
+    for wanted, got in ((want["retry_after_ns"] if limited else -S, retry), (want["reset_after_ns"], reset)):
+        if wanted < 0:
+            assert got == -1, (step, reply)
+        else:
+            assert got in (seconds_up(max(0, wanted - SLACK_NS)), seconds_up(wanted + SLACK_NS)), (step, reply)
+
+
+@pytest.mark.parametrize("index", range(len(THROTTLES)), ids=[scenario["name"] for scenario in THROTTLES])
+def test_vectors_of_limits_that_come_with_the_call(player, index):
+    limit = THROTTLES[index]["limit"]
+    with Client(player.server.resp) as client:
+        for step in THROTTLES[index]["steps"]:
+            player.set_clock(step["t"])
+            limit = step.get("set", limit)
+            cost = step.get("take", step.get("peek"))
+            if "set" in step or ("peek" in step and cost > 0):
+                continue  # it looks without spending only for what is there
+            reply = throttle(client, limit, f"t{index}", cost)
+            if "want" in step:
+                check_throttled(step, limit, reply)

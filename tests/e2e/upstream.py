@@ -7,6 +7,7 @@ import threading
 
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    wbufsize = -1  # an answer leaves in one piece, and waits for no acknowledgement of its head
 
     def answer(self):
         length = int(self.headers.get("Content-Length") or 0)
