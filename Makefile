@@ -30,12 +30,14 @@ check-long: ## the same and more: 64-bit Arm, clang, long fuzzing, larger models
 	@$(PACKAGES) build python fuzz check e2e check-long
 	@$(PYTHON) tests/run.py check-long
 
-bench: build ## measure the speed of a decision: in the library, beside nginx over HTTP, in a Redis, and by leases from it
+bench: build ## measure the speed of a decision: in the library, beside nginx, Redis and the reference rate limit service, in a Redis, and by leases from it
 	@meson test -C $(RELEASE) --benchmark --verbose
 	@$(PACKAGES) python bench
 	@$(PYTHON) bench/http.py $(RELEASE)/src/caudal --json $(RELEASE)/http.json
+	@$(PYTHON) bench/resp.py $(RELEASE)/src/caudal --json $(RELEASE)/resp.json
 	@$(PYTHON) bench/redis.py $(RELEASE)/bench --json $(RELEASE)/redis.json
 	@$(PYTHON) bench/leases.py $(RELEASE) --json $(RELEASE)/leases.json
+	@$(PYTHON) bench/grpc.py $(RELEASE)/src/caudal --json $(RELEASE)/grpc.json
 
 fuzz: ## run every fuzz target for FUZZ_SECONDS
 	@$(PACKAGES) build python fuzz

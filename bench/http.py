@@ -16,15 +16,11 @@ import json
 import os
 import re
 import shutil
-import signal
-import socket
-import statistics
 import subprocess
-import sys
 import tempfile
-import time
 
-TICKS = os.sysconf("SC_CLK_TCK")
+from measuring import Server, fail, free_port, in_turns, ratios, span, start_caudal, summaries
+
 # Requests a second that are let through in the runs with refusals; what wrk sends is ten times as much or more.
 ADMITTED = 4000
 
@@ -52,43 +48,6 @@ listen: {{workers: 1}}
 HOST = {"open": "open.example", "tight": "tight.example"}
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def wait_for(port):
-    for _ in range(200):
-        try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
-            return
-        except OSError:
-            time.sleep(0.02)
-    sys.exit(f"http.py: nobody answers on port {port}")
-
-
-class Server:
-    """A server that runs; `urls` has one for each share of refusals."""
-
-    def __init__(self, name, command, urls, ports):
-        self.name, self.urls = name, urls
-        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        for port in ports:
-            wait_for(port)
-
-    def processor_seconds(self):
-        with open(f"/proc/{self.process.pid}/stat", encoding="ascii") as stat:
-            fields = stat.read().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / TICKS
-
-    def stop(self):
-        self.process.send_signal(signal.SIGTERM)
-        time.sleep(0.1)
-        self.process.send_signal(signal.SIGTERM)  # caudal drains at the first
-        self.process.wait(10)
-
-
 def start_nginx(directory):
     open_port, tight_port = free_port(), free_port()
     path = os.path.join(directory, "nginx.conf")
@@ -96,17 +55,15 @@ def start_nginx(directory):
         file.write(NGINX.format(dir=directory, open=open_port, tight=tight_port, rate=ADMITTED))
     program = shutil.which("nginx") or "/usr/sbin/nginx"
     urls = {"open": f"http://127.0.0.1:{open_port}/check", "tight": f"http://127.0.0.1:{tight_port}/check"}
-    return Server("nginx", [program, "-c", path, "-p", directory], urls, [open_port, tight_port])
+    server = Server("nginx", [program, "-c", path, "-p", directory], [open_port, tight_port])
+    server.urls = urls
+    return server
 
 
-def start_caudal(program, directory):
-    port = free_port()
-    path = os.path.join(directory, "policy.yaml")
-    with open(path, "w", encoding="ascii") as file:
-        file.write(CAUDAL.format(rate=ADMITTED))
-    command = [program, "serve", path, "--http", f"127.0.0.1:{port}", "--admin", "127.0.0.1:0"]
-    url = f"http://127.0.0.1:{port}/check"
-    return Server("caudal", command, {"open": url, "tight": url}, [port])
+def start_ours(program, directory):
+    server = start_caudal("caudal", program, directory, CAUDAL.format(rate=ADMITTED), "http")
+    server.urls = dict.fromkeys(HOST, f"http://127.0.0.1:{server.port}/check")
+    return server
 
 
 def measure(server, share, arguments):
@@ -119,7 +76,7 @@ def measure(server, share, arguments):
     requests = int(re.search(r"(\d+) requests in", text)[1])
     refused = re.search(r"Non-2xx or 3xx responses: (\d+)", text)
     if "Socket errors" in text:
-        sys.exit(f"http.py: {server.name}: {text}")
+        fail(f"{server.name}: {text}")
     return {
         "cpu_us": spent * 1e6 / requests,
         "per_second": float(re.search(r"Requests/sec:\s+([\d.]+)", text)[1]),
@@ -127,26 +84,12 @@ def measure(server, share, arguments):
     }
 
 
-def summary(values):
-    return {"median": statistics.median(values), "lowest": min(values), "highest": max(values)}
-
-
 def compare(servers, share, arguments):
-    rounds = {server.name: [] for server in servers}
-    for number in range(arguments.rounds + 1):
-        for server in servers:
-            result = measure(server, share, arguments)
-            if number > 0:  # the first is a warm-up
-                rounds[server.name].append(result)
-    told = {name: {key: summary([r[key] for r in results]) for key in results[0]} for name, results in rounds.items()}
-    for key in ("cpu_us", "per_second"):
-        pairs = zip(rounds["caudal"], rounds["nginx"])
-        told.setdefault("ratio", {})[key] = summary([a[key] / b[key] for a, b in pairs])
+    results = in_turns(arguments.rounds, {server.name: lambda server=server: measure(server, share, arguments)
+                                          for server in servers})
+    told = {name: summaries(rounds) for name, rounds in results.items()}
+    told["ratio"] = {key: ratios(results["caudal"], results["nginx"], key) for key in ("cpu_us", "per_second")}
     return told
-
-
-def span(value, digits):
-    return f"{value['median']:.{digits}f} ({value['lowest']:.{digits}f}..{value['highest']:.{digits}f})"
 
 
 def show(share, told):
@@ -155,8 +98,7 @@ def show(share, told):
     print(f"  {'':24}{'caudal':>28}{'nginx':>28}{'caudal / nginx':>24}")
     for key, title, digits in (("cpu_us", "processor us a request", 2), ("per_second", "requests a second", 0)):
         print(f"  {title:24}{span(told['caudal'][key], digits):>28}{span(told['nginx'][key], digits):>28}"
-              f"{span(told['ratio'][key], 3):>24}")
-    sys.stdout.flush()
+              f"{span(told['ratio'][key], 3):>24}", flush=True)
 
 
 def main():
@@ -172,7 +114,7 @@ def main():
           f"{arguments.seconds} s, medians (lowest..highest)")
     results = {}
     with tempfile.TemporaryDirectory(prefix="caudal-bench-") as directory:
-        servers = [start_caudal(arguments.program, directory), start_nginx(directory)]
+        servers = [start_ours(arguments.program, directory), start_nginx(directory)]
         try:
             for share in ("open", "tight"):
                 if arguments.share in (share, "both"):

@@ -15,15 +15,12 @@ Uses nothing but the standard library, redis-server and redis-cli.
 """
 import argparse
 import json
-import os
 import pathlib
-import socket
-import statistics
 import subprocess
-import sys
 import tempfile
 
-TICKS = os.sysconf("SC_CLK_TCK")
+from measuring import in_turns, ratios, start_redis, summaries
+
 LIMITS = {"bucket": "1000/s burst 1000000", "sliding window": "1000000/min sliding_window",
           "sliding log": "10000/s sliding_log"}
 
@@ -44,51 +41,21 @@ return {allowed and 1 or 0, math.floor(tokens)}
 """
 
 
-class Server:
-    def __init__(self, folder):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = str(probe.getsockname()[1])
-        self.process = subprocess.Popen(["redis-server", "--port", self.port, "--save", "", "--dir", folder],
-                                        stdout=subprocess.PIPE, text=True)
-        for line in self.process.stdout:
-            if "eady to accept connections" in line:
-                return
-        sys.exit("redis.py: redis-server did not start")
-
-    def command(self, *words, **options):
-        return subprocess.run(["redis-cli", "-p", self.port, *words], check=True, capture_output=True, **options).stdout
-
-    def processor_seconds(self):
-        fields = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / TICKS
-
-
 def measure(server, folder, pipeline, arguments):
-    server.command("FLUSHALL")
+    subprocess.run(["redis-cli", "-p", str(server.port), "FLUSHALL"], check=True, capture_output=True)
     before = server.processor_seconds()
-    load = [arguments.folder + "/redis_load", server.port, folder, str(pipeline), str(arguments.calls), str(arguments.keys)]
+    load = [arguments.folder + "/redis_load", str(server.port), folder, str(pipeline), str(arguments.calls), str(arguments.keys)]
     took = float(subprocess.run(load, check=True, capture_output=True, text=True).stdout)
     return {"per_second": arguments.calls / took,
             "cpu_us": (server.processor_seconds() - before) * 1e6 / arguments.calls}
 
 
-def summary(values):
-    return {"median": statistics.median(values), "lowest": min(values), "highest": max(values)}
-
-
 def compare(server, calls, pipeline, arguments):
-    rounds = {name: [] for name in calls}
-    for number in range(arguments.rounds + 1):
-        for name, folder in calls.items():
-            result = measure(server, folder, pipeline, arguments)
-            if number > 0:  # the first is a warm-up
-                rounds[name].append(result)
-    told = {}
+    rounds = in_turns(arguments.rounds, {name: lambda folder=folder: measure(server, folder, pipeline, arguments)
+                                         for name, folder in calls.items()})
+    told = {name: summaries(results) for name, results in rounds.items()}
     for name, results in rounds.items():
-        told[name] = {key: summary([r[key] for r in results]) for key in results[0]}
-        told[name]["of the floor"] = summary(
-            [a["per_second"] / b["per_second"] for a, b in zip(results, rounds["floor"])])
+        told[name]["of the floor"] = ratios(results, rounds["floor"], "per_second")
     return told
 
 
@@ -118,13 +85,12 @@ def main():
     parser.add_argument("--keys", type=int, default=10000)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        server = Server(folder)
+        server = start_redis(folder)
         try:
             calls = write_calls(arguments, pathlib.Path(folder))
             told = {f"pipeline {pipeline}": compare(server, calls, pipeline, arguments) for pipeline in (1, 16)}
         finally:
-            server.process.kill()
-            server.process.wait()
+            server.stop()
     for pipeline, rows in told.items():
         print(f"\n{pipeline:<16} {'calls/s':>9} {'us of CPU':>10} {'of the floor':>24}")
         for name, row in rows.items():
