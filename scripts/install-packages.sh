@@ -20,6 +20,9 @@ build       libhttp-parser-dev     header  http_parser.h
 build       libssl-dev             header  openssl/ssl.h
 build       libuv1-dev             header  uv.h
 build       libyaml-dev            header  yaml.h
+build       libnghttp2-dev         header  nghttp2/nghttp2.h
+build       libprotobuf-c-dev      header  protobuf-c/protobuf-c.h
+build       protobuf-c-compiler    program protoc-c
 python      python3                program python3
 python      python3-venv           module  ensurepip
 python      ca-certificates        none    -
@@ -29,6 +32,7 @@ check       libcmocka-dev          library cmocka
 check       clang-tidy             program clang-tidy
 check       spin                   program spin
 check       git                    program git
+check       tzdata                 none    -
 check       mandoc                 program mandoc
 check       groff-base             program groff
 e2e         nginx                  program nginx
@@ -38,7 +42,10 @@ e2e         apache2-bin            program apache2
 e2e         lua-socket             none    -
 e2e         openssl                program openssl
 e2e         redis-server           program redis-server
+e2e         redis-tools            program redis-cli
+e2e         libhiredis-dev         header  hiredis/hiredis.h
 e2e         systemd                program systemd-analyze
+e2e         tzdata                 none    -
 check-long  gcc-aarch64-linux-gnu  program aarch64-linux-gnu-gcc
 check-long  libc6-dev-arm64-cross  none    -
 check-long  qemu-user              program qemu-aarch64
@@ -48,9 +55,13 @@ check-long  libhttp-parser2.9:arm64 none   -
 check-long  libssl-dev:arm64       none    -
 check-long  libuv1-dev:arm64       none    -
 check-long  libyaml-dev:arm64      none    -
+check-long  libnghttp2-dev:arm64   none    -
+check-long  libprotobuf-c-dev:arm64 none   -
 bench       wrk                    program wrk
 bench       nginx                  program nginx
 bench       redis-server           program redis-server
+bench       redis-tools            program redis-benchmark
+bench       nghttp2-client         program h2load
 '
 
 die() {
