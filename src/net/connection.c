@@ -9,6 +9,8 @@
 #define OUTPUT_BYTES ((size_t)1024 * 1024)
 /* How long what a client still sends is read and dropped after our last word. */
 #define LINGER_MS 2000
+/* Of connections that may be silent: after so long the kernel asks whether the peer is still there. */
+#define KEEPALIVE_S 300
 
 static void close_connection(struct cdl_connection *connection);
 
@@ -434,6 +436,8 @@ static int accept_on(struct cdl_listener *listener, struct cdl_connection *conne
      * pass for a Unix socket's, which is trusted. */
     int length = sizeof connection->peer;
     error = uv_tcp_getpeername(&connection->handle.tcp, (struct sockaddr *)&connection->peer, &length);
+    if (error == 0 && listener->protocol->may_be_idle)
+        error = uv_tcp_keepalive(&connection->handle.tcp, 1, KEEPALIVE_S);
     return error != 0 ? error : uv_tcp_nodelay(&connection->handle.tcp, 1);
 }
 
@@ -529,7 +533,8 @@ static void check_time(struct cdl_connection *connection)
                               is_over(loop, connection->message_began_ms, connection->message_timeout_ms);
     const bool reader_late = connection->unsent != NULL &&
                              is_over(loop, connection->active_ms, bounds->write_timeout_ms);
-    const bool idle = is_over(loop, connection->active_ms, bounds->idle_timeout_ms);
+    const bool idle = !connection->listener->protocol->may_be_idle &&
+                      is_over(loop, connection->active_ms, bounds->idle_timeout_ms);
     if (!message_late && !reader_late && !idle)
         return;
     atomic_fetch_add_explicit(&loop->timed_out, 1, memory_order_relaxed);

@@ -59,6 +59,8 @@ struct cdl_protocol {
     /* It may have something to say that no bytes asked for: `receive` is called also with none, after cdl_connection_flush and when the
      * peer has taken what was sent. */
     bool out_of_turn;
+    /* Its clients keep connections for later: silence ends none. Peers that are gone are found out by the kernel. */
+    bool may_be_idle;
     size_t kept_max; /* the longest message */
     /* Looks at `length` bytes, which it may change: all that has arrived and not been taken, answers into `output`, and returns how many bytes it took. It
      * leaves a message that is incomplete, or for whose answer there is no room. With *finish set, the

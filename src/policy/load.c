@@ -79,7 +79,8 @@ static void load_root(struct cdl_loader *loader, const struct cdl_yaml_node *roo
     cdl_read_map(loader, root, &root_shape, &draft);
     if (root->kind != CDL_YAML_MAP || root->count == 0)
         return;
-    if (draft.limits == NULL && draft.envoy == NULL && loader->report->errors == errors) /* or a mistyped "limits" */
+    /* Limits may all be in other files, or come with commands. One that is mistyped has been reported already. */
+    if (draft.limits == NULL && draft.envoy == NULL && draft.resp == NULL && loader->report->errors == errors)
         cdl_report_error(loader->report, root->place, "the policy has no 'limits'");
     load_parts(loader, &draft);
 }

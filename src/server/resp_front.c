@@ -423,6 +423,7 @@ static void closed(struct cdl_connection *connection)
 const struct cdl_protocol cdl_resp_protocol = {
     .state_bytes = sizeof(struct cdl_resp_session),
     .out_of_turn = true,
+    .may_be_idle = true,
     .kept_max = CDL_RESP_COMMAND_MAX,
     .receive = receive,
     .give_up = give_up,

@@ -699,6 +699,28 @@ static void a_client_that_is_owed_an_answer_gets_it_after_its_last_word(void **s
     close_bed();
 }
 
+static void clients_that_may_be_silent_are_not_sent_away(void **state)
+{
+    (void)state;
+    const struct cdl_connection_bounds hasty = {
+        .connections_max = 100, .message_timeout_ms = 60000, .write_timeout_ms = 60000, .idle_timeout_ms = 1};
+    open_bed(&hasty, NULL);
+    struct cdl_protocol silent = out_of_turn;
+    silent.may_be_idle = true;
+    bed.listener.protocol = &silent;
+    talkative = NULL;
+    const int fd = connect_talkative();
+    for (int i = 0; i < 3; i++) {
+        const uint64_t before_ms = bed.loop.now_ms;
+        while (bed.loop.now_ms == before_ms)
+            uv_run(&bed.loop.uv, UV_RUN_ONCE);
+    }
+    assert_int_equal(atomic_load(&bed.loop.timed_out), 0);
+    assert_int_equal(open_connections(), 1);
+    close(fd);
+    close_bed();
+}
+
 static void C100_who_is_owed_an_answer_is_left_open_at_the_end(void **state)
 {
     (void)state;
@@ -906,6 +928,7 @@ int main(void)
         cmocka_unit_test(what_nobody_asked_for_is_said_when_it_is_flushed),
         cmocka_unit_test(who_is_flushed_often_in_one_turn_is_heard_once),
         cmocka_unit_test(a_client_that_is_owed_an_answer_gets_it_after_its_last_word),
+        cmocka_unit_test(clients_that_may_be_silent_are_not_sent_away),
         cmocka_unit_test(C100_who_is_owed_an_answer_is_left_open_at_the_end),
         cmocka_unit_test(answers_wait_for_a_slow_reader_through_tls_too),
         cmocka_unit_test(what_waits_through_tls_is_answered_in_order_too),

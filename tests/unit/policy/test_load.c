@@ -606,6 +606,16 @@ static void redis_clients_have_commands_and_users(void **state)
     cdl_policy_free(policy);
 }
 
+static void limits_may_all_come_with_commands(void **state)
+{
+    (void)state;
+    struct cdl_policy *policy = load_good("resp: {commands: cl.throttle}\n");
+    assert_int_equal(policy->request_limit_count, 0);
+    assert_int_equal(cdl_policy_named_limits(policy), 0);
+    assert_true(policy->rates[policy->limits[policy->resp.limit].rate].per_call);
+    cdl_policy_free(policy);
+}
+
 static void what_is_wrong_with_redis_clients_is_said(void **state)
 {
     (void)state;
@@ -749,6 +759,7 @@ int main(void)
         cmocka_unit_test(C66_files_that_cannot_be_read),
         cmocka_unit_test(sizes_are_bounded),
         cmocka_unit_test(redis_clients_have_commands_and_users),
+        cmocka_unit_test(limits_may_all_come_with_commands),
         cmocka_unit_test(what_is_wrong_with_redis_clients_is_said),
         cmocka_unit_test(the_manual_loads_and_names_every_key),
         cmocka_unit_test(the_manual_states_the_defaults),
