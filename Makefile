@@ -26,7 +26,7 @@ check: ## all tests: under ten minutes on two cores
 	@$(PACKAGES) build python fuzz check e2e
 	@$(PYTHON) tests/run.py check
 
-check-long: ## the same and more: 64-bit Arm, clang, long fuzzing, larger models; about an hour
+check-long: ## the same and more: clang-tidy, Spin models, 64-bit Arm, clang, long fuzzing; about an hour
 	@$(PACKAGES) build python fuzz check e2e check-long
 	@$(PYTHON) tests/run.py check-long
 

@@ -141,7 +141,7 @@ static void require_explained(const struct cdl_policy *policy, const struct inpu
     struct cdl_view view;
     size_t applied = 0;
     cdl_view_open(&view, policy, &input->request, &writer);
-    for (uint32_t i = 0; i < policy->limit_count; i++) {
+    for (uint32_t i = 0; i < policy->request_limit_count; i++) {
         struct cdl_account account;
         size_t before = writer.length;
         cdl_explain_limit(&view, i, CDL_COST_UNSAID, &account);
