@@ -54,6 +54,8 @@ struct cdl_calendar_window cdl_calendar_window(const struct cdl_calendar *calend
 int64_t cdl_calendar_period_s(struct cdl_calendar_window window)
 {
     int64_t period_s = 2 * (window.ends_s - window.begins_s);
+    if (window.begins_s < 0 && window.ends_s > 0)
+        return period_s; /* all windows have an edge at the epoch: what a clock that was never set gets is two windows */
     while (floor_div(window.begins_s, period_s) != floor_div(window.ends_s - 1, period_s))
         period_s += DAY_S / 2;
     return period_s;

@@ -382,13 +382,16 @@ def test_content_types_of_gRPC(server, content_type):
 # ------------------------------------------------------------------------------------------------- how bytes are cut
 
 def test_calls_byte_by_byte(server):
-    data = frame(SETTINGS, ACK) + call(1) + frame(HEADERS, 0, 3, GOOD_HEADERS[:20]) + frame(CONTINUATION, 0, 3, GOOD_HEADERS[20:21])
-    data += frame(CONTINUATION, END_HEADERS, 3, GOOD_HEADERS[21:]) + b"".join(frame(DATA, 0, 3, bytes([byte])) for byte in GOOD)
-    data += frame(DATA, END_STREAM, 3)
+    """Headers in several frames come frame by frame."""
+    first = [bytes([byte]) for byte in PREFACE + frame(SETTINGS) + call(1)]
+    later = [frame(HEADERS, 0, 3, GOOD_HEADERS[:20]) + frame(CONTINUATION, 0, 3, GOOD_HEADERS[20:21])
+             + frame(CONTINUATION, END_HEADERS, 3, GOOD_HEADERS[21:])]
+    later += [bytes([byte]) for one in GOOD for byte in frame(DATA, 0, 3, bytes([one]))]
     with Connection(server.grpc, start=b"") as connection:
-        for byte in PREFACE + frame(SETTINGS) + data:
-            connection.send(bytes([byte]))
-        assert [connection.result(stream)[:2] for stream in (1, 3)] == [("200", 0)] * 2
+        for stream, parts in ((1, first), (3, later + [frame(DATA, END_STREAM, 3)])):
+            for part in parts:
+                connection.send(part)
+            assert connection.result(stream)[:2] == ("200", 0)
 
 
 def test_many_calls_at_once_on_one_connection(server):

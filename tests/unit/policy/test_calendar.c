@@ -126,6 +126,13 @@ static void C17_a_store_keeps_a_window_until_it_ends(void **state)
     }
 }
 
+/* A clock that was never set shows 1970, and the epoch is an edge of windows of any length. */
+static void a_window_around_the_epoch_has_a_length_too(void **state)
+{
+    (void)state;
+    assert_int_equal(cdl_calendar_period_s((struct cdl_calendar_window){-68400, 18000}), 2 * 86400);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -138,6 +145,7 @@ int main(void)
         CASE(a_day_that_was_left_out_is_no_window),
         CASE(windows_follow_one_another_without_a_gap),
         CASE(C17_a_store_keeps_a_window_until_it_ends),
+        CASE(a_window_around_the_epoch_has_a_length_too),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
