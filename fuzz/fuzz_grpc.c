@@ -2,7 +2,7 @@
  *
  * The first byte says how the rest is cut into reads, and whether a good beginning of a connection stands before it. Each read sits in memory of
  * exactly its size. Whatever is read, the connection keeps its bounds, says nothing but whole frames, and hands over the same calls as in
- * one read.
+ * one read. Where nothing is said until all is read, it ends as in one read, too.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -91,24 +91,28 @@ static void hear(struct cdl_slice bytes)
     }
 }
 
-static void give(struct outcome *outcome, struct cdl_slice bytes)
+static void say(struct outcome *outcome)
 {
     static char room[CDL_GRPC_BYTES_MAX + 256 * 1024];
     struct cdl_writer output = cdl_writer_on(room, sizeof room);
-    char *copy = malloc(bytes.length + 1);
-    require(copy != NULL);
-    if (bytes.length > 0)
-        memcpy(copy, bytes.bytes, bytes.length);
-    cdl_grpc_receive(outcome->grpc, (struct cdl_slice){copy, bytes.length}, 1000000000);
-    free(copy);
     cdl_grpc_send(outcome->grpc, &output);
     require(!output.overflow);
     hear(cdl_written(&output));
     outcome->over = cdl_grpc_is_over(outcome->grpc);
 }
 
-/* The whole, in steps of so many bytes; 0: at once. */
-static void feed(struct outcome *outcome, struct cdl_slice bytes, size_t step)
+static void give(struct outcome *outcome, struct cdl_slice bytes)
+{
+    char *copy = malloc(bytes.length + 1);
+    require(copy != NULL);
+    if (bytes.length > 0)
+        memcpy(copy, bytes.bytes, bytes.length);
+    cdl_grpc_receive(outcome->grpc, (struct cdl_slice){copy, bytes.length}, 1000000000);
+    free(copy);
+}
+
+/* The whole, in steps of so many bytes; 0: at once. Says what there is to say behind each step, or at the end. */
+static void feed(struct outcome *outcome, struct cdl_slice bytes, size_t step, bool says_at_once)
 {
     memset(outcome, 0, sizeof *outcome);
     outcome->grpc = cdl_grpc_open(&service, INT64_C(10000000000), outcome);
@@ -117,6 +121,8 @@ static void feed(struct outcome *outcome, struct cdl_slice bytes, size_t step)
         const size_t part = step == 0 || step > bytes.length ? bytes.length : step;
         give(outcome, cdl_slice_head(bytes, part));
         bytes = cdl_slice_from(bytes, part);
+        if (says_at_once || bytes.length == 0)
+            say(outcome);
     }
 }
 
@@ -132,13 +138,13 @@ static void end(struct outcome *outcome)
     require(!cdl_grpc_owes(outcome->grpc));
     cdl_grpc_drain(outcome->grpc);
     cdl_grpc_finish(outcome->grpc);
-    give(outcome, (struct cdl_slice){"", 0});
+    say(outcome);
     cdl_grpc_close(outcome->grpc);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static struct outcome whole, cut;
+    static struct outcome whole, cut, quiet;
     if (size < 1 || size > 65536)
         return 0;
     const size_t before = (data[0] & 128) != 0 ? 0 : sizeof BEGINNING - 1, length = before + size - 1;
@@ -146,13 +152,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     require(bytes != NULL);
     memcpy(bytes, BEGINNING, before);
     memcpy(bytes + before, data + 1, size - 1);
-    feed(&whole, (struct cdl_slice){bytes, length}, 0);
-    feed(&cut, (struct cdl_slice){bytes, length}, 1 + data[0] % 64);
+    const size_t step = 1 + data[0] % 64;
+    feed(&whole, (struct cdl_slice){bytes, length}, 0, true);
+    feed(&cut, (struct cdl_slice){bytes, length}, step, true);
+    feed(&quiet, (struct cdl_slice){bytes, length}, step, false);
+    require(whole.over == quiet.over && whole.calls == quiet.calls && whole.sum == quiet.sum);
     /* What waits to be sent while all is read at once may be too much. */
     if (!whole.over && !cut.over)
         require(whole.calls == cut.calls && whole.sum == cut.sum);
     end(&whole);
     end(&cut);
+    end(&quiet);
     free(bytes);
     return 0;
 }

@@ -65,9 +65,9 @@ struct cdl_grpc {
     int64_t now_ns;
     uint32_t purse; /* frames that may still be a nuisance */
     int64_t purse_ns;
-    unsigned char head[HEAD_BYTES]; /* of the frame that comes in */
+    unsigned char head[HEAD_BYTES]; /* of the next frame, as far as it is there */
     uint32_t head_length;
-    size_t frame_left;      /* bytes that belong to what comes in, when its head is there */
+    size_t frame_left;      /* bytes of a frame that are still to come behind its head */
     uint32_t continuations; /* of the headers at hand */
     size_t block_bytes;     /* that they came in */
     size_t decoded_bytes;   /* that they mean */
@@ -684,7 +684,8 @@ static int on_stream_close(nghttp2_session *session, int32_t stream, uint32_t er
 
 /* ---- frames, by their heads ----
  *
- * Each frame is looked at before nghttp2 gets it, which does not tell of those that it ignores. */
+ * Each frame is looked at before nghttp2 gets it, which does not tell of those that it ignores. Heads are handed to it whole:
+ * where headers go on, nghttp2 counts not frames but how often it is given any part of a head, and after eight times it ends the session. */
 
 struct head_of_frame {
     size_t length;
@@ -737,23 +738,44 @@ static void look_at(struct cdl_grpc *grpc, const struct head_of_frame *frame)
     grpc->decoded_bytes = 0;
 }
 
-/* How many bytes in front belong together: the rest of a frame, or of its head, as far as it is there. */
-static size_t step_of(struct cdl_grpc *grpc, struct cdl_slice bytes)
+static uint32_t error_of(ssize_t code)
 {
-    if (grpc->frame_left == 0) {
-        const size_t missing = HEAD_BYTES - grpc->head_length, part = missing < bytes.length ? missing : bytes.length;
-        memcpy(grpc->head + grpc->head_length, bytes.bytes, part);
-        grpc->head_length += (uint32_t)part;
-        if (grpc->head_length < HEAD_BYTES)
-            return part;
-        const struct head_of_frame frame = read_head(grpc->head);
-        grpc->head_length = 0;
-        grpc->frame_left = part + frame.length;
-        look_at(grpc, &frame);
-    }
-    const size_t step = grpc->frame_left < bytes.length ? grpc->frame_left : bytes.length;
-    grpc->frame_left -= step;
-    return step;
+    return code == NGHTTP2_ERR_FLOODED || code == NGHTTP2_ERR_TOO_MANY_SETTINGS || code == NGHTTP2_ERR_NOMEM
+               ? NGHTTP2_ENHANCE_YOUR_CALM
+               : NGHTTP2_PROTOCOL_ERROR;
+}
+
+static void pass_on(struct cdl_grpc *grpc, const void *bytes, size_t length)
+{
+    const ssize_t taken = nghttp2_session_mem_recv(grpc->session, bytes, length);
+    if (taken < 0)
+        break_off(grpc, error_of(taken));
+}
+
+/* Takes a head, or what is there of it, and passes it on when it is whole; returns how many bytes it took. */
+static size_t take_head(struct cdl_grpc *grpc, struct cdl_slice bytes)
+{
+    const size_t missing = HEAD_BYTES - grpc->head_length, part = missing < bytes.length ? missing : bytes.length;
+    memcpy(grpc->head + grpc->head_length, bytes.bytes, part);
+    grpc->head_length += (uint32_t)part;
+    if (grpc->head_length < HEAD_BYTES)
+        return part;
+    const struct head_of_frame frame = read_head(grpc->head);
+    grpc->head_length = 0;
+    grpc->frame_left = frame.length;
+    look_at(grpc, &frame);
+    if (grpc->broken == 0)
+        pass_on(grpc, grpc->head, HEAD_BYTES);
+    return part;
+}
+
+/* The same of what follows a head. */
+static size_t take_rest(struct cdl_grpc *grpc, struct cdl_slice bytes)
+{
+    const size_t part = grpc->frame_left < bytes.length ? grpc->frame_left : bytes.length;
+    grpc->frame_left -= part;
+    pass_on(grpc, bytes.bytes, part);
+    return part;
 }
 
 /* ---- the connection ---- */
@@ -847,13 +869,6 @@ static void expire(struct cdl_grpc *grpc)
         cdl_grpc_fail(call, CDL_GRPC_DEADLINE_EXCEEDED, CDL_SLICE("the request did not become whole in time"));
 }
 
-static uint32_t error_of(ssize_t code)
-{
-    return code == NGHTTP2_ERR_FLOODED || code == NGHTTP2_ERR_TOO_MANY_SETTINGS || code == NGHTTP2_ERR_NOMEM
-               ? NGHTTP2_ENHANCE_YOUR_CALM
-               : NGHTTP2_PROTOCOL_ERROR;
-}
-
 void cdl_grpc_receive(struct cdl_grpc *grpc, struct cdl_slice bytes, int64_t now_ns)
 {
     if (grpc->broken != 0)
@@ -861,14 +876,8 @@ void cdl_grpc_receive(struct cdl_grpc *grpc, struct cdl_slice bytes, int64_t now
     grpc->now_ns = now_ns;
     fill_purse_with_time(grpc);
     expire(grpc);
-    for (size_t step; bytes.length > 0 && grpc->broken == 0; bytes = cdl_slice_from(bytes, step)) {
-        step = step_of(grpc, bytes);
-        const ssize_t taken = grpc->broken != 0
-                                  ? 0
-                                  : nghttp2_session_mem_recv(grpc->session, (const uint8_t *)bytes.bytes, step);
-        if (taken < 0)
-            break_off(grpc, error_of(taken));
-    }
+    for (size_t part; bytes.length > 0 && grpc->broken == 0; bytes = cdl_slice_from(bytes, part))
+        part = grpc->frame_left > 0 ? take_rest(grpc, bytes) : take_head(grpc, bytes);
 }
 
 /* GOAWAY, from the session's last words on: whatever it still had to say is not said. */

@@ -280,6 +280,18 @@ def test_a_silent_client_is_closed(server, data):
     assert time.monotonic() - begin < 5
 
 
+def test_an_idle_client_is_told_before_it_is_closed(server):
+    """It knows then which calls were taken, and makes the others elsewhere; what it watches ends."""
+    with Connection(server.grpc) as idle:
+        assert idle.answers(1)
+        idle.send(call(3, message(b""), header_block(path="/grpc.health.v1.Health/Watch")))
+        got = idle.until_closed()
+    assert idle.goaways == [0], got
+    told = next(one for one in got if one.kind == GOAWAY)
+    assert struct.unpack(">I", told.payload[:4])[0] == 3
+    assert idle.fields[3]["grpc-status"] == "14" and idle.ends[3] is None
+
+
 def test_headers_that_never_end_are_ended(server):
     """A little now and then keeps no connection: the whole header has its time."""
     begin = time.monotonic()
@@ -382,15 +394,15 @@ def test_content_types_of_gRPC(server, content_type):
 # ------------------------------------------------------------------------------------------------- how bytes are cut
 
 def test_calls_byte_by_byte(server):
-    """Headers in several frames come frame by frame."""
-    first = [bytes([byte]) for byte in PREFACE + frame(SETTINGS) + call(1)]
-    later = [frame(HEADERS, 0, 3, GOOD_HEADERS[:20]) + frame(CONTINUATION, 0, 3, GOOD_HEADERS[20:21])
-             + frame(CONTINUATION, END_HEADERS, 3, GOOD_HEADERS[21:])]
-    later += [bytes([byte]) for one in GOOD for byte in frame(DATA, 0, 3, bytes([one]))]
+    """Headers in several frames, too, and several times."""
+    pieces = [(stream, b"".join([frame(HEADERS, 0, stream, GOOD_HEADERS[:20]), frame(CONTINUATION, 0, stream, GOOD_HEADERS[20:21]),
+                                 frame(CONTINUATION, 0, stream), frame(CONTINUATION, END_HEADERS, stream, GOOD_HEADERS[21:]),
+                                 *(frame(DATA, 0, stream, bytes([byte])) for byte in GOOD), frame(DATA, END_STREAM, stream)]))
+              for stream in range(3, 23, 2)]
     with Connection(server.grpc, start=b"") as connection:
-        for stream, parts in ((1, first), (3, later + [frame(DATA, END_STREAM, 3)])):
-            for part in parts:
-                connection.send(part)
+        for stream, data in [(1, PREFACE + frame(SETTINGS) + call(1)), *pieces]:
+            for byte in data:
+                assert connection.send(bytes([byte]))
             assert connection.result(stream)[:2] == ("200", 0)
 
 
