@@ -7,12 +7,16 @@
 #define BUFFER_BYTES ((size_t)64 * 1024)
 /* Answers of one turn. Memory that is not written to is not there, so a small server stays small. */
 #define OUTPUT_BYTES ((size_t)1024 * 1024)
+/* Answers that are sent together at the end of a turn, and the longest that is worth a copy. */
+#define OUTGOING_BYTES ((size_t)256 * 1024)
+#define OUTGOING_MAX ((size_t)16 * 1024)
 /* How long what a client still sends is read and dropped after our last word. */
 #define LINGER_MS 2000
 /* Of connections that may be silent: after so long the kernel asks whether the peer is still there. */
 #define KEEPALIVE_S 300
 
 static void close_connection(struct cdl_connection *connection);
+static void send_unheeded(struct cdl_connection *connection);
 
 /* An instant of the loop's own clock, rounded up to its next step, so that nobody is hurried. */
 static uint64_t this_moment(const struct cdl_loop *loop)
@@ -31,14 +35,30 @@ static void unlist_heard(struct cdl_connection *connection)
     connection->to_be_heard = false;
 }
 
-static void on_closed(uv_handle_t *handle)
+static void free_connection(struct cdl_connection *connection)
 {
-    struct cdl_connection *connection = handle->data;
     cdl_tls_free(connection->tls);
     free(connection->kept);
     free(connection->unsent);
     free(connection->tail);
     free(connection);
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+    struct cdl_connection *connection = handle->data;
+    connection->closed = true;
+    if (!connection->by_ring)
+        free_connection(connection);
+}
+
+/* By the ring, which may know it longer than libuv, or not. */
+static void on_freed(struct cdl_ring_socket *socket)
+{
+    struct cdl_connection *connection = socket->owner;
+    connection->by_ring = false;
+    if (connection->closed)
+        free_connection(connection);
 }
 
 static void close_connection(struct cdl_connection *connection)
@@ -58,25 +78,37 @@ static void close_connection(struct cdl_connection *connection)
         connection->next->previous = connection->previous;
     atomic_fetch_sub_explicit(&loop->open, 1, memory_order_relaxed);
     atomic_fetch_sub_explicit(loop->bounds.together, 1, memory_order_relaxed);
+    if (!connection->by_ring && connection->socket.sending.length > 0)
+        send_unheeded(connection);
+    if (connection->by_ring && cdl_ring_leave(loop->ring, &connection->socket))
+        on_freed(&connection->socket);
     uv_close(&connection->handle.any, on_closed);
 }
 
 /* ---- writing ---- */
 
 static void start_reading(struct cdl_connection *connection);
+static void stop_reading(struct cdl_connection *connection);
 static void take_in(struct cdl_connection *connection, char *fresh, size_t length);
 static void take_in_tls(struct cdl_connection *connection, struct cdl_slice fresh);
 
-/* Whether the protocol may be given bytes: one answer at a time waits for its reader, and one message for its answer. */
+/* Whether something waits for the end of the turn, or for its reader. */
+static bool is_sending(const struct cdl_connection *connection)
+{
+    return connection->unsent != NULL || connection->socket.sending.length > 0;
+}
+
+/* Whether the protocol may be given bytes: one answer at a time is on its way, and one message waits for its answer. */
 static bool may_go_on(const struct cdl_connection *connection)
 {
-    return !connection->closing && !connection->finishing && !connection->waiting && connection->unsent == NULL;
+    return !connection->closing && !connection->finishing && !connection->waiting && !is_sending(connection);
 }
 
 /* What held the connection up is over: what has arrived meanwhile goes on, then more is read. */
 static void go_on(struct cdl_connection *connection)
 {
     connection->active_ms = this_moment(connection->listener->loop);
+    connection->unheard = false;
     take_in(connection, NULL, 0);
     if (connection->tls != NULL && may_go_on(connection))
         take_in_tls(connection, (struct cdl_slice){NULL, 0});
@@ -102,8 +134,10 @@ static void hear(struct cdl_connection *connection)
         cdl_connection_resume(connection);
         return;
     }
-    if (!may_go_on(connection) || connection->lingering)
-        return; /* go_on comes */
+    if (!may_go_on(connection) || connection->lingering) {
+        connection->unheard = true; /* go_on comes */
+        return;
+    }
     take_in(connection, NULL, 0);
     if (may_go_on(connection) && connection->ended && !connection->owing)
         close_connection(connection);
@@ -155,6 +189,15 @@ static void finish(struct cdl_connection *connection)
     start_reading(connection);
 }
 
+/* The peer has taken all there was. */
+static void on_taken(struct cdl_connection *connection)
+{
+    if (connection->finishing)
+        finish(connection);
+    else if (may_go_on(connection))
+        go_on(connection);
+}
+
 static void on_written(uv_write_t *write, int status)
 {
     struct cdl_connection *connection = write->data;
@@ -162,16 +205,10 @@ static void on_written(uv_write_t *write, int status)
     connection->unsent = NULL;
     if (connection->closing)
         return;
-    if (status < 0) {
+    if (status < 0)
         close_connection(connection);
-        return;
-    }
-    if (connection->finishing) {
-        finish(connection);
-        return;
-    }
-    if (may_go_on(connection))
-        go_on(connection);
+    else
+        on_taken(connection);
 }
 
 /* Keeps what the peer did not take for when it does, and reads nothing until then. */
@@ -183,25 +220,102 @@ static void send_later(struct cdl_connection *connection, struct cdl_slice bytes
         return;
     }
     memcpy(connection->unsent, bytes.bytes, bytes.length);
-    uv_read_stop(&connection->handle.stream);
+    stop_reading(connection);
     connection->write.data = connection;
     uv_buf_t buffer = uv_buf_init(connection->unsent, (unsigned)bytes.length);
     if (uv_write(&connection->write, &connection->handle.stream, &buffer, 1, on_written) < 0)
         close_connection(connection);
 }
 
-static void send_plain(struct cdl_connection *connection, struct cdl_slice bytes)
+/* The kernel took the first `sent` of them, or has an error. */
+static void settle(struct cdl_connection *connection, ssize_t sent, struct cdl_slice bytes)
 {
-    if (bytes.length == 0 || connection->closing)
-        return;
-    uv_buf_t buffer = uv_buf_init((char *)(uintptr_t)bytes.bytes, (unsigned)bytes.length);
-    int sent = uv_try_write(&connection->handle.stream, &buffer, 1);
     if (sent == UV_EAGAIN)
         sent = 0;
     if (sent < 0)
         close_connection(connection);
     else if ((size_t)sent < bytes.length)
         send_later(connection, cdl_slice_from(bytes, (size_t)sent));
+}
+
+/* Without a ring. Small answers are sent one after the other at the end of the turn: kernel and program stay with one thing for a
+ * while, and a client with several connections is woken for all of them. False: it is too long, or there is no room in this turn. */
+static bool put_out(struct cdl_connection *connection, struct cdl_slice bytes)
+{
+    struct cdl_loop *loop = connection->listener->loop;
+    if (connection->tls != NULL || bytes.length > OUTGOING_MAX || bytes.length > OUTGOING_BYTES - loop->outgoing_length)
+        return false;
+    char *copy = loop->outgoing + loop->outgoing_length;
+    memcpy(copy, bytes.bytes, bytes.length);
+    loop->outgoing_length += bytes.length;
+    connection->socket.sending = (struct cdl_slice){copy, bytes.length};
+    connection->next_sending = NULL;
+    *loop->sending_last = connection;
+    loop->sending_last = &connection->next_sending;
+    return true;
+}
+
+static int send_now(struct cdl_connection *connection)
+{
+    const struct cdl_slice bytes = connection->socket.sending;
+    uv_buf_t buffer = uv_buf_init((char *)(uintptr_t)bytes.bytes, (unsigned)bytes.length);
+    connection->socket.sending.length = 0;
+    return uv_try_write(&connection->handle.stream, &buffer, 1);
+}
+
+/* One that closes is not there any more at the end of the turn. */
+static void send_unheeded(struct cdl_connection *connection)
+{
+    struct cdl_loop *loop = connection->listener->loop;
+    struct cdl_connection **at = &loop->sending_first;
+    while (*at != connection)
+        at = &(*at)->next_sending;
+    *at = connection->next_sending;
+    if (*at == NULL)
+        loop->sending_last = at;
+    send_now(connection);
+}
+
+static void send_plain(struct cdl_connection *connection, struct cdl_slice bytes)
+{
+    if (bytes.length == 0 || connection->closing)
+        return;
+    if (connection->by_ring ? cdl_ring_send(connection->listener->loop->ring, &connection->socket, bytes)
+                            : put_out(connection, bytes))
+        return;
+    uv_buf_t buffer = uv_buf_init((char *)(uintptr_t)bytes.bytes, (unsigned)bytes.length);
+    settle(connection, uv_try_write(&connection->handle.stream, &buffer, 1), bytes);
+}
+
+/* At the end of the turn. For most nothing is left to do. */
+static void after_sending(struct cdl_connection *connection, ssize_t sent, struct cdl_slice bytes)
+{
+    settle(connection, sent, bytes);
+    if (connection->closing || connection->unsent != NULL)
+        return;
+    const bool is_held_up = connection->paused || connection->kept_length > 0 || connection->ended;
+    if (is_held_up || connection->finishing || connection->unheard)
+        on_taken(connection);
+}
+
+static void on_sent(struct cdl_ring_socket *socket, ssize_t sent, struct cdl_slice bytes)
+{
+    after_sending(socket->owner, sent, bytes);
+}
+
+/* Those that have more to say because of that say it now, too, as far as there is room. */
+static void on_turn_end(uv_prepare_t *prepare)
+{
+    struct cdl_loop *loop = prepare->data;
+    struct cdl_connection *connection;
+    while ((connection = loop->sending_first) != NULL) {
+        const struct cdl_slice bytes = connection->socket.sending;
+        loop->sending_first = connection->next_sending;
+        if (loop->sending_first == NULL)
+            loop->sending_last = &loop->sending_first;
+        after_sending(connection, send_now(connection), bytes);
+    }
+    loop->outgoing_length = 0;
 }
 
 /* All of what TLS has for the network, in one piece: a second piece could not wait behind a first. */
@@ -244,15 +358,20 @@ static void send_with_tail(struct cdl_connection *connection, struct cdl_slice o
     free(whole);
 }
 
+/* Nothing can be said behind an answer that is on its way yet: then it is let go without a word. */
 static void give_up(struct cdl_connection *connection, bool too_long)
 {
+    if (is_sending(connection)) {
+        close_connection(connection);
+        return;
+    }
     struct cdl_writer output = cdl_writer_on(connection->listener->loop->write_buffer, OUTPUT_BYTES);
     connection->finishing = connection->unread = true;
     connection->waiting = false;
     if (connection->listener->protocol->give_up != NULL)
         connection->listener->protocol->give_up(connection, too_long, &output);
     send_bytes(connection, cdl_written(&output));
-    if (!connection->closing && connection->unsent == NULL)
+    if (!connection->closing && !is_sending(connection))
         finish(connection);
 }
 
@@ -263,7 +382,7 @@ static bool keep(struct cdl_connection *connection, struct cdl_slice bytes)
 {
     const size_t most = connection->listener->protocol->kept_max;
     const size_t length = connection->kept_length + bytes.length;
-    if (length > most + BUFFER_BYTES)
+    if (length > most + (connection->by_ring ? CDL_RING_POOL_BYTES : BUFFER_BYTES))
         return false;
     if (length > connection->kept_size) {
         size_t size = connection->kept_size == 0 ? 1024 : connection->kept_size;
@@ -310,7 +429,7 @@ static size_t serve(struct cdl_connection *connection, char *bytes, size_t lengt
             send_bytes(connection, cdl_written(&output));
     } while (step > 0 && taken < length && may_go_on(connection));
     connection->unread |= connection->finishing && taken < length;
-    if (connection->finishing && !connection->closing && connection->unsent == NULL)
+    if (connection->finishing && !connection->closing && !is_sending(connection))
         finish(connection);
     return taken;
 }
@@ -343,7 +462,7 @@ static void take_in(struct cdl_connection *connection, char *fresh, size_t lengt
     if (!fits || stuck)
         give_up(connection, true);
     else if (connection->waiting && connection->kept_length > connection->listener->protocol->kept_max)
-        uv_read_stop(&connection->handle.stream); /* there is no room for one read more */
+        stop_reading(connection); /* there is no room for one read more */
 }
 
 /* As with plain bytes, nothing more is taken in while an answer waits for the peer: it could not wait behind the first. */
@@ -374,19 +493,22 @@ static void on_allocate(uv_handle_t *handle, size_t suggested, uv_buf_t *buffer)
     *buffer = uv_buf_init(connection->listener->loop->read_buffer, BUFFER_BYTES);
 }
 
-/* Most clients are silent until they are answered, so reading goes on until one is not: to stop and to start it costs two system calls. */
-static void hear_while_waiting(struct cdl_connection *connection, struct cdl_slice bytes)
+/* Bytes that cannot be looked at now. Most clients are silent until they are answered, so reading goes on until one is not: to stop and
+ * to start it costs two system calls. What waits for the end of the turn only does not stop it while there is room. */
+static void hold(struct cdl_connection *connection, struct cdl_slice bytes)
 {
-    uv_read_stop(&connection->handle.stream);
+    const size_t most = connection->listener->protocol->kept_max;
+    if (connection->waiting || connection->kept_length + bytes.length > most)
+        stop_reading(connection);
     const bool fits = connection->tls != NULL ? cdl_tls_feed(connection->tls, bytes) : keep(connection, bytes);
     if (!fits)
         close_connection(connection);
 }
 
-static void on_read(uv_stream_t *stream, ssize_t got, const uv_buf_t *buffer)
+/* Bytes from the network, or a negative libuv error. */
+static void hear_peer(struct cdl_connection *connection, ssize_t got, char *bytes)
 {
-    struct cdl_connection *connection = stream->data;
-    if (got == UV_EOF && (connection->waiting || connection->owing)) {
+    if (got == UV_EOF && (connection->waiting || connection->owing || is_sending(connection))) {
         connection->ended = true;
         return;
     }
@@ -396,21 +518,61 @@ static void on_read(uv_stream_t *stream, ssize_t got, const uv_buf_t *buffer)
     }
     if (got == 0 || connection->lingering)
         return;
-    connection->active_ms = this_moment(connection->listener->loop);
-    const struct cdl_slice bytes = {buffer->base, (size_t)got};
-    if (connection->waiting)
-        hear_while_waiting(connection, bytes);
+    if (connection->finishing) {
+        connection->unread = true;
+        return;
+    }
+    const struct cdl_slice fresh = {bytes, (size_t)got};
+    if (connection->unsent == NULL)
+        connection->active_ms = this_moment(connection->listener->loop);
+    if (connection->waiting || is_sending(connection))
+        hold(connection, fresh);
     else if (connection->tls != NULL)
-        take_in_tls(connection, bytes);
+        take_in_tls(connection, fresh);
     else
-        take_in(connection, buffer->base, bytes.length);
+        take_in(connection, bytes, fresh.length);
+}
+
+static void on_read(uv_stream_t *stream, ssize_t got, const uv_buf_t *buffer)
+{
+    hear_peer(stream->data, got, buffer->base);
+}
+
+static void on_received(struct cdl_ring_socket *socket, ssize_t got, char *bytes)
+{
+    hear_peer(socket->owner, got == 0 ? UV_EOF : got, bytes);
 }
 
 static void start_reading(struct cdl_connection *connection)
 {
+    connection->paused = false;
+    if (connection->by_ring) {
+        cdl_ring_receive(connection->listener->loop->ring, &connection->socket);
+        return;
+    }
     const int error = uv_read_start(&connection->handle.stream, on_allocate, on_read);
     if (error < 0 && error != UV_EALREADY)
         close_connection(connection);
+}
+
+static void stop_reading(struct cdl_connection *connection)
+{
+    connection->paused = true;
+    if (connection->by_ring)
+        cdl_ring_pause(connection->listener->loop->ring, &connection->socket);
+    else
+        uv_read_stop(&connection->handle.stream);
+}
+
+/* A connection that was accepted, and is plain. */
+static void choose_ring(struct cdl_connection *connection)
+{
+    uv_os_fd_t fd;
+    if (connection->listener->loop->ring == NULL || uv_fileno(&connection->handle.any, &fd) != 0)
+        return;
+    connection->socket.owner = connection;
+    connection->socket.fd = fd;
+    connection->by_ring = true;
 }
 
 /* ---- accepting ---- */
@@ -473,6 +635,8 @@ static void on_connection(uv_stream_t *stream, int status)
         return;
     }
     atomic_fetch_add_explicit(&loop->accepted, 1, memory_order_relaxed);
+    if (listener->tls == NULL)
+        choose_ring(connection);
     start_reading(connection);
 }
 
@@ -529,16 +693,17 @@ static void check_time(struct cdl_connection *connection)
             close_connection(connection);
         return;
     }
-    const bool message_late = connection->unsent == NULL && connection->message_began_ms != 0 &&
+    const bool message_late = !is_sending(connection) && connection->message_began_ms != 0 &&
                               is_over(loop, connection->message_began_ms, connection->message_timeout_ms);
     const bool reader_late = connection->unsent != NULL &&
                              is_over(loop, connection->active_ms, bounds->write_timeout_ms);
-    const bool idle = !connection->listener->protocol->may_be_idle &&
+    const struct cdl_protocol *protocol = connection->listener->protocol;
+    const bool idle = !protocol->may_be_idle && !connection->owing &&
                       is_over(loop, connection->active_ms, bounds->idle_timeout_ms);
     if (!message_late && !reader_late && !idle)
         return;
     atomic_fetch_add_explicit(&loop->timed_out, 1, memory_order_relaxed);
-    if (message_late)
+    if (message_late || (protocol->tells_the_silent && !is_sending(connection)))
         give_up(connection, false);
     else
         close_connection(connection);
@@ -587,8 +752,10 @@ bool cdl_loop_open(struct cdl_loop *loop, const struct cdl_connection_bounds *bo
     loop->plain_buffer = malloc(BUFFER_BYTES);
     loop->write_buffer = malloc(OUTPUT_BYTES);
     loop->cipher_buffer = malloc(2 * OUTPUT_BYTES);
-    if (loop->read_buffer == NULL || loop->plain_buffer == NULL || loop->write_buffer == NULL ||
-        loop->cipher_buffer == NULL || uv_timer_init(&loop->uv, &loop->tick) != 0 ||
+    loop->outgoing = malloc(OUTGOING_BYTES);
+    loop->sending_last = &loop->sending_first;
+    if (loop->outgoing == NULL || loop->read_buffer == NULL || loop->plain_buffer == NULL ||
+        loop->write_buffer == NULL || loop->cipher_buffer == NULL || uv_timer_init(&loop->uv, &loop->tick) != 0 ||
         uv_idle_init(&loop->uv, &loop->hearing) != 0 || uv_async_init(&loop->uv, &loop->wake, on_wake) != 0) {
         cdl_loop_close(loop);
         return false;
@@ -596,14 +763,32 @@ bool cdl_loop_open(struct cdl_loop *loop, const struct cdl_connection_bounds *bo
     loop->tick.data = loop;
     loop->wake.data = loop;
     loop->hearing.data = loop;
+    loop->turn_end.data = loop;
+    uv_prepare_init(&loop->uv, &loop->turn_end); /* cannot fail, nor can to start it */
+    uv_prepare_start(&loop->turn_end, on_turn_end);
     loop->stepped_at_ms = uv_now(&loop->uv);
     uv_timer_start(&loop->tick, on_tick, CDL_TICK_MS, CDL_TICK_MS);
+    static const struct cdl_ring_calls calls = {on_received, on_sent, on_freed};
+    loop->ring_error = cdl_ring_open(&loop->ring, &calls, uv_backend_fd(&loop->uv));
+    return true;
+}
+
+/* With a ring it is the ring that waits, for libuv's descriptors, too. */
+bool cdl_loop_turn(struct cdl_loop *loop, bool waits)
+{
+    if (loop->ring == NULL)
+        return uv_run(&loop->uv, waits ? UV_RUN_ONCE : UV_RUN_NOWAIT) != 0;
+    if (uv_run(&loop->uv, UV_RUN_NOWAIT) == 0)
+        return false;
+    cdl_ring_turn(loop->ring, waits ? uv_backend_timeout(&loop->uv) : 0);
     return true;
 }
 
 void cdl_loop_run(struct cdl_loop *loop)
 {
-    uv_run(&loop->uv, UV_RUN_DEFAULT);
+    while (cdl_loop_turn(loop, true)) {
+    }
+    cdl_ring_drain(loop->ring);
 }
 
 void cdl_loop_wake(struct cdl_loop *loop)
@@ -641,8 +826,10 @@ void cdl_loop_finish(struct cdl_loop *loop)
 void cdl_loop_close(struct cdl_loop *loop)
 {
     uv_loop_close(&loop->uv);
+    cdl_ring_close(loop->ring);
     free(loop->read_buffer);
     free(loop->plain_buffer);
     free(loop->write_buffer);
     free(loop->cipher_buffer);
+    free(loop->outgoing);
 }

@@ -328,7 +328,8 @@ static size_t receive(struct cdl_connection *connection, char *bytes, size_t len
     return taken;
 }
 
-/* Too long for the kept bytes, which cannot be, or too slow. */
+/* Too long for the kept bytes, which cannot be, or too slow, or silent for so long that nobody waits: a call that is on its way at this
+ * moment is safe to be made again, because the last one that was taken is named. */
 static void give_up(struct cdl_connection *connection, bool too_long, struct cdl_writer *output)
 {
     struct state *state = connection->state;
@@ -349,6 +350,7 @@ static void closed(struct cdl_connection *connection)
 const struct cdl_protocol cdl_grpc_protocol = {
     .state_bytes = sizeof(struct state),
     .out_of_turn = true,
+    .tells_the_silent = true,
     .kept_max = KEPT_BYTES_MAX,
     .receive = receive,
     .give_up = give_up,

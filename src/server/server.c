@@ -250,6 +250,14 @@ static struct cdl_connection_bounds bounds_of(struct cdl_server *server, bool is
     };
 }
 
+/* What was built in, and is not to be had: said once, by the first worker for all. */
+static void tell_of_ring(const struct cdl_worker *worker)
+{
+    if (worker->loop.ring_error != 0 && worker->index == 0)
+        cdl_log(worker->server->log, CDL_LOG_WARN, "io_uring cannot be used; epoll is",
+                cdl_log_string("error", uv_strerror(worker->loop.ring_error)));
+}
+
 static bool open_worker(struct cdl_server *server, struct cdl_worker *worker, uint32_t index, uint64_t seed)
 {
     const struct cdl_connection_bounds bounds = bounds_of(server, worker == &server->admin);
@@ -267,6 +275,7 @@ static bool open_worker(struct cdl_server *server, struct cdl_worker *worker, ui
     memset(worker->latency, 0, sizeof *worker->latency);
     worker->loop.context = worker;
     worker->loop.on_wake = on_wake;
+    tell_of_ring(worker);
     if (worker == &server->admin || !cdl_store_answers_later(server->store))
         return true;
     const bool opened = cdl_store_loop_open(&worker->store_loop, server->store, cdl_slice_of(server->store_url),

@@ -144,7 +144,7 @@ static void open_out_of_turn(void)
 
 static void turn(void)
 {
-    uv_run(&bed.loop.uv, UV_RUN_NOWAIT);
+    cdl_loop_turn(&bed.loop, false);
 }
 
 static uint64_t open_connections(void)
@@ -226,7 +226,7 @@ static const char *read_end(int fd)
             break;
         assert_true(got > 0 || errno == EAGAIN);
         length += got > 0 ? (size_t)got : 0;
-        uv_run(&bed.loop.uv, got > 0 ? UV_RUN_NOWAIT : UV_RUN_ONCE);
+        cdl_loop_turn(&bed.loop, got <= 0);
     }
     text[length] = '\0';
     return text;
@@ -308,7 +308,7 @@ static void time_in_which_the_loop_stood_still_is_not_the_clients(void **state)
     bed.loop.stepped_at_ms -= 3600 * 1000;
     const uint64_t before_ms = bed.loop.now_ms;
     while (bed.loop.now_ms == before_ms)
-        uv_run(&bed.loop.uv, UV_RUN_ONCE);
+        cdl_loop_turn(&bed.loop, true);
     assert_int_equal(open_connections(), 1);
     assert_int_equal(atomic_load(&bed.loop.timed_out), 0);
     close(fd);
@@ -426,7 +426,7 @@ static void a_message_that_waits_is_not_late_and_its_connection_not_idle(void **
     for (int i = 0; i < 3; i++) {
         const uint64_t before_ms = bed.loop.now_ms;
         while (bed.loop.now_ms == before_ms)
-            uv_run(&bed.loop.uv, UV_RUN_ONCE);
+            cdl_loop_turn(&bed.loop, true);
     }
     assert_int_equal(atomic_load(&bed.loop.timed_out), 0);
     resume();
@@ -488,7 +488,7 @@ static void a_client_that_talks_on_while_it_waits_is_kept_waiting(void **state)
         silent = length > 0 ? 0 : silent + 1;
         turn();
     }
-    assert_true(waiting->kept_length <= KEPT_MAX + 65536);
+    assert_true(waiting->kept_length <= KEPT_MAX + (bed.loop.ring != NULL ? CDL_RING_POOL_BYTES : 65536));
     resume();
     size_t got = 0;
     for (unsigned i = 0; i < PATIENCE && got < ANSWER_BYTES; i++) {
@@ -713,10 +713,35 @@ static void clients_that_may_be_silent_are_not_sent_away(void **state)
     for (int i = 0; i < 3; i++) {
         const uint64_t before_ms = bed.loop.now_ms;
         while (bed.loop.now_ms == before_ms)
-            uv_run(&bed.loop.uv, UV_RUN_ONCE);
+            cdl_loop_turn(&bed.loop, true);
     }
     assert_int_equal(atomic_load(&bed.loop.timed_out), 0);
     assert_int_equal(open_connections(), 1);
+    close(fd);
+    close_bed();
+}
+
+static void the_silent_may_be_told_but_not_while_they_are_owed_an_answer(void **state)
+{
+    (void)state;
+    const struct cdl_connection_bounds hasty = {
+        .connections_max = 100, .message_timeout_ms = 60000, .write_timeout_ms = 60000, .idle_timeout_ms = 1};
+    open_bed(&hasty, NULL);
+    struct cdl_protocol polite = out_of_turn;
+    polite.tells_the_silent = true;
+    polite.give_up = give_up;
+    bed.listener.protocol = &polite;
+    const int fd = connect_talkative();
+    talkative->owing = true;
+    for (int i = 0; i < 3; i++) {
+        const uint64_t before_ms = bed.loop.now_ms;
+        while (bed.loop.now_ms == before_ms)
+            cdl_loop_turn(&bed.loop, true);
+    }
+    assert_int_equal(atomic_load(&bed.loop.timed_out), 0);
+    talkative->owing = false;
+    assert_string_equal(read_end(fd), "too late");
+    assert_int_equal(atomic_load(&bed.loop.timed_out), 1);
     close(fd);
     close_bed();
 }
@@ -929,6 +954,7 @@ int main(void)
         cmocka_unit_test(who_is_flushed_often_in_one_turn_is_heard_once),
         cmocka_unit_test(a_client_that_is_owed_an_answer_gets_it_after_its_last_word),
         cmocka_unit_test(clients_that_may_be_silent_are_not_sent_away),
+        cmocka_unit_test(the_silent_may_be_told_but_not_while_they_are_owed_an_answer),
         cmocka_unit_test(C100_who_is_owed_an_answer_is_left_open_at_the_end),
         cmocka_unit_test(answers_wait_for_a_slow_reader_through_tls_too),
         cmocka_unit_test(what_waits_through_tls_is_answered_in_order_too),
