@@ -14,7 +14,8 @@ _Static_assert(sizeof(struct cdl_arena_chunk) % ALIGNMENT == 0, "what follows th
 
 void cdl_arena_init(struct cdl_arena *arena, const struct caudal_allocator *allocator)
 {
-    *arena = (struct cdl_arena){.allocator = allocator != NULL ? allocator : cdl_allocator_default()};
+    *arena = (struct cdl_arena){.allocator = allocator != NULL ? allocator : cdl_allocator_default(),
+                                .chunk_bytes = CHUNK_BYTES};
 }
 
 void cdl_arena_free(struct cdl_arena *arena)
@@ -67,8 +68,9 @@ void *cdl_arena_allocate(struct cdl_arena *arena, size_t count, size_t size)
     bytes = bytes == 0 ? ALIGNMENT : (bytes + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1);
     if (bytes <= arena->left)
         return take(arena, bytes);
-    bool large = bytes > CHUNK_BYTES / 4;
-    struct cdl_arena_chunk *chunk = new_chunk(arena, large ? bytes + sizeof(struct cdl_arena_chunk) : CHUNK_BYTES);
+    bool large = bytes > arena->chunk_bytes / 4;
+    struct cdl_arena_chunk *chunk = new_chunk(arena,
+                                              large ? bytes + sizeof(struct cdl_arena_chunk) : arena->chunk_bytes);
     if (chunk == NULL)
         return NULL;
     if (large)

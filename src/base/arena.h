@@ -15,6 +15,8 @@ struct cdl_arena {
     struct cdl_arena_chunk *chunks; /* the newest first; only that one still has room */
     char *at;
     size_t left;
+    size_t
+        chunk_bytes; /* 64 KiB, unless whoever fills it with millions of pieces says more: of a chunk from 1 MiB on, pages are huge */
     bool failed;
 };
 

@@ -28,6 +28,17 @@ static inline cdl_i128 cdl_floor_div(cdl_i128 a, cdl_i128 b)
     return a % b < 0 ? q - 1 : q;
 }
 
+/* Euclid's; 0 and b have b in common. */
+static inline uint64_t cdl_common_divisor(uint64_t a, uint64_t b)
+{
+    while (b != 0) {
+        const uint64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
 /* The nearest instant that 64 bits can hold. */
 static inline int64_t cdl_clamp_i64(cdl_i128 x)
 {

@@ -3,6 +3,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "identity/key_parts.h"
+
 static size_t count_digits(size_t number)
 {
     size_t count = 1;
@@ -46,4 +48,16 @@ int caudal_key_join(const struct caudal_key_part *parts, size_t count, void *buf
     }
     *length = total;
     return total > size || total > CAUDAL_KEY_MAX ? CAUDAL_ERR_KEY : CAUDAL_OK;
+}
+
+bool cdl_key_next_part(struct cdl_slice *key, struct cdl_slice *part)
+{
+    size_t at = 0, length = 0;
+    for (; at < key->length && key->bytes[at] >= '0' && key->bytes[at] <= '9' && length <= CAUDAL_KEY_MAX; at++)
+        length = 10 * length + (size_t)(key->bytes[at] - '0');
+    if (at == 0 || at == key->length || key->bytes[at] != ':' || key->length - at < length + 2)
+        return false;
+    *part = cdl_slice_head(cdl_slice_from(*key, at + 1), length);
+    *key = cdl_slice_from(*key, at + length + 2);
+    return true;
 }

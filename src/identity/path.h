@@ -38,4 +38,10 @@ bool cdl_query_decode(struct cdl_slice value, struct cdl_writer *decoded);
  * absent, and *value is as it was. The first one counts. */
 bool cdl_cookie_find(struct cdl_slice header, struct cdl_slice name, struct cdl_slice *value);
 
+/* A target without the "http://host" of the absolute form. */
+struct cdl_slice cdl_target_without_origin(struct cdl_slice target);
+
+/* A host in the spelling that policies match: lower case, without port. */
+struct cdl_slice cdl_host_spell(struct cdl_slice host, struct cdl_writer *scratch);
+
 #endif

@@ -1,6 +1,7 @@
 /* Counting and logging what was answered. Requests are counted once each, so that their outcomes add up; limits are counted
  * where they decided: each one that was charged, each one that refused, and not those that would have let a refused request
  * pass, for they were not charged. */
+#include "identity/key_parts.h"
 #include "server/exchange.h"
 
 static enum cdl_counted counted_of(const struct caudal_decision *decision)
@@ -44,18 +45,6 @@ static bool is_sampled(struct cdl_worker *worker, const struct cdl_policy *polic
     return (n + 1) * ratio->numerator / ratio->denominator > n * ratio->numerator / ratio->denominator;
 }
 
-/* The part of a key that has only one, out of its netstring (see caudal_key_join). */
-static bool only_part(struct cdl_slice key, struct cdl_slice *part)
-{
-    size_t at = 0, length = 0;
-    for (; at < key.length && key.bytes[at] >= '0' && key.bytes[at] <= '9' && length <= CAUDAL_KEY_MAX; at++)
-        length = 10 * length + (size_t)(key.bytes[at] - '0');
-    if (at == key.length || key.bytes[at] != ':' || key.length != at + 1 + length + 1)
-        return false;
-    *part = cdl_slice_head(cdl_slice_from(key, at + 1), length);
-    return true;
-}
-
 struct cdl_log_field cdl_account_key(const struct cdl_live_policy *live, struct cdl_slice key,
                                      struct cdl_address *memory)
 {
@@ -63,7 +52,9 @@ struct cdl_log_field cdl_account_key(const struct cdl_live_policy *live, struct 
     struct cdl_slice part;
     if (identities == CDL_IDENTITIES_PLAIN)
         return cdl_log_text("key", key);
-    if (identities == CDL_IDENTITIES_MASKED && only_part(key, &part) && cdl_address_parse(part, memory))
+    struct cdl_slice rest = key;
+    const bool has_one_part = cdl_key_next_part(&rest, &part) && rest.length == 0;
+    if (identities == CDL_IDENTITIES_MASKED && has_one_part && cdl_address_parse(part, memory))
         return cdl_log_masked("key", (struct cdl_slice){(const char *)memory->bytes, memory->family == 4 ? 4 : 16});
     return cdl_log_keyed("key", key);
 }

@@ -29,18 +29,6 @@ static bool find_once(const struct cdl_asking *asking, struct cdl_slice name, st
     return true;
 }
 
-struct cdl_slice cdl_target_without_origin(struct cdl_slice target)
-{
-    for (size_t i = 0; i + 2 < target.length && target.bytes[i] != '/' && target.bytes[i] != '?'; i++) {
-        if (memcmp(target.bytes + i, "://", 3) != 0)
-            continue;
-        for (i += 3; i < target.length && target.bytes[i] != '/' && target.bytes[i] != '?'; i++)
-            ;
-        return cdl_slice_from(target, i);
-    }
-    return target;
-}
-
 /* The value under any of these names. False: it was said twice, under one name or under two that disagree. A proxy sets the one that
  * it knows, and passes on what the client wrote under the others: neither can be believed. */
 static bool find_any(const struct cdl_asking *asking, const struct names *names, struct cdl_original *original,
@@ -64,20 +52,6 @@ static bool find_any(const struct cdl_asking *asking, const struct names *names,
         is_found = true;
     }
     return true;
-}
-
-struct cdl_slice cdl_host_spell(struct cdl_slice host, struct cdl_writer *scratch)
-{
-    const char *bracket = host.length > 0 && host.bytes[0] == '[' ? memchr(host.bytes, ']', host.length) : NULL;
-    if (bracket != NULL)
-        host.length = (size_t)(bracket + 1 - host.bytes);
-    else if (host.length > 0 && memchr(host.bytes, ':', host.length) != NULL)
-        host.length = (size_t)((const char *)memchr(host.bytes, ':', host.length) - host.bytes);
-    const size_t start = scratch->length;
-    cdl_write(scratch, host);
-    for (size_t i = start; i < scratch->length; i++)
-        scratch->bytes[i] = cdl_ascii_lower(scratch->bytes[i]);
-    return (struct cdl_slice){scratch->bytes + start, scratch->length - start};
 }
 
 enum cdl_original_result cdl_original_find(const struct cdl_client_rule *rule, const struct cdl_asking *asking,

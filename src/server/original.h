@@ -35,10 +35,4 @@ struct cdl_original {
 enum cdl_original_result cdl_original_find(const struct cdl_client_rule *rule, const struct cdl_asking *asking,
                                            struct cdl_writer *scratch, struct cdl_original *original);
 
-/* A target without the "http://host" of the absolute form. */
-struct cdl_slice cdl_target_without_origin(struct cdl_slice target);
-
-/* Host in the spelling that policies match: lower case, without port. */
-struct cdl_slice cdl_host_spell(struct cdl_slice host, struct cdl_writer *scratch);
-
 #endif

@@ -1,5 +1,6 @@
 /* C69: which request is asked about, and whom that is believed of. */
 #include "../support.h"
+#include "identity/path.h"
 #include "server/original.h"
 
 static char memory[64 * 1024];

@@ -225,7 +225,7 @@ static void C73_half_a_command_is_timed_out(void **state)
     const int fd = bed_connect();
     bed_say(fd, CDL_SLICE("*2\r\n$4\r\nEC"));
     while (resp_receive(fd) && !resp_has_received())
-        uv_run(&bed.worker.loop.uv, UV_RUN_ONCE);
+        cdl_loop_turn(&bed.worker.loop, true);
     resp_assert_reply(fd, "error 'ERR Protocol error: the command did not become whole in time'");
     resp_assert_ends(fd);
 }
