@@ -21,23 +21,13 @@
 /* Likewise the other way: what has been full for longer than this is kept as full for so long. */
 #define IDLE_MAX ((cdl_i128)1 << 61)
 
-static uint64_t greatest_common_divisor(uint64_t a, uint64_t b)
-{
-    while (b != 0) {
-        uint64_t r = a % b;
-        a = b;
-        b = r;
-    }
-    return a;
-}
-
 /* Units in a token for a new clock. */
 static uint64_t choose_unit(uint64_t count, uint64_t period_ns, uint64_t capacity)
 {
     const uint64_t most = capacity == 0 ? FULL_UNITS_MAX : FULL_UNITS_MAX / capacity;
     if (count == 0)
         return cdl_min_u64(most, UINT64_C(1) << 20); /* a clock that stands still: any unit is exact */
-    const uint64_t divisor = greatest_common_divisor(count, period_ns);
+    const uint64_t divisor = cdl_common_divisor(count, period_ns);
     const uint64_t n = count / divisor, p = period_ns / divisor;
     assert(p > 0); /* a legal period is, and the divisor divides it */
     if (n <= SLOPE_MAX && p <= most) {

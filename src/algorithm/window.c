@@ -1,37 +1,17 @@
 #include "algorithm/window.h"
 
-/* A state as `now` sees it. */
+/* A state as `now` sees it, and how far it is to the end of its window. */
 struct view {
-    struct cdl_window_state state;
-    int64_t into;  /* ns of the window that have passed; 0 when it is the one ahead */
-    cdl_i128 left; /* ns to its end */
+    struct cdl_window_view seen;
+    cdl_i128 left; /* ns */
 };
 
 static struct view look(const struct cdl_window_rule *rule, int64_t now, bool fresh,
                         const struct cdl_window_state *state)
 {
-    const int64_t period = rule->period_ns;
-    const int64_t index = (int64_t)cdl_floor_div(now, period);
-    const cdl_i128 ahead = (cdl_i128)state->index - index; /* windows; a period of 1 ns has 2^64 of them */
-    struct view view = {.state = {.index = index}};
-    if (!fresh && ahead == 1) {
-        view.state = *state;
-    } else {
-        if (!fresh && ahead == 0)
-            view.state = *state;
-        else if (!fresh && ahead == -1 && rule->sliding)
-            view.state.previous = state->current;
-        view.into = (int64_t)(now - (cdl_i128)index * period);
-    }
-    view.left = ((cdl_i128)view.state.index + 1) * period - now;
+    struct view view = {.seen = cdl_window_look(rule, cdl_window_moment(rule->period_ns, now), fresh, state)};
+    view.left = ((cdl_i128)view.seen.state.index + 1) * rule->period_ns - now;
     return view;
-}
-
-/* period times what the limit still has room for; negative after it was lowered. count < 2^41 and period < 2^62. */
-static cdl_i128 room(const struct cdl_window_rule *rule, const struct view *view)
-{
-    return ((cdl_i128)rule->count - (cdl_i128)view->state.current) * rule->period_ns -
-           (cdl_i128)view->state.previous * (rule->period_ns - view->into);
 }
 
 /* The first moment at which `cost` <= count fits, as a distance from now. */
@@ -40,7 +20,7 @@ static cdl_i128 wait(const struct cdl_window_rule *rule, const struct view *view
     if (!rule->sliding)
         return view->left;
     const cdl_i128 period = rule->period_ns;
-    const cdl_i128 previous = view->state.previous, current = view->state.current;
+    const cdl_i128 previous = view->seen.state.previous, current = view->seen.state.current;
     const cdl_i128 spare = (cdl_i128)rule->count - (cdl_i128)cost;
     if (previous > 0 && current <= spare) { /* enough of the previous window leaves before the edge */
         cdl_i128 into = period - (spare - current) * period / previous;
@@ -53,9 +33,9 @@ static cdl_i128 wait(const struct cdl_window_rule *rule, const struct view *view
 
 static cdl_i128 time_to_empty(const struct cdl_window_rule *rule, const struct view *view)
 {
-    if (view->state.current > 0)
+    if (view->seen.state.current > 0)
         return view->left + (rule->sliding ? rule->period_ns : 0);
-    return view->state.previous > 0 ? view->left : 0;
+    return view->seen.state.previous > 0 ? view->left : 0;
 }
 
 /* A refund is of the current window. A charge is taken back from the window that it was made in: by now the current one, the one
@@ -82,10 +62,10 @@ bool cdl_window_decide(const struct cdl_window_rule *rule, int64_t now, bool fre
     bool changed = false;
     const bool giving_back = question->operation == CDL_REFUND || question->operation == CDL_UNDO;
     if (giving_back) {
-        give_back(rule, now, question, &view.state);
+        give_back(rule, now, question, &view.seen.state);
         changed = !fresh;
     }
-    cdl_i128 left = room(rule, &view);
+    cdl_i128 left = cdl_window_room(rule, &view.seen);
     uint64_t available = left < 0 ? 0 : (uint64_t)(left / rule->period_ns);
     const uint64_t wanted = giving_back ? 0 : question->minimum;
 
@@ -93,11 +73,11 @@ bool cdl_window_decide(const struct cdl_window_rule *rule, int64_t now, bool fre
     decision->granted = 0;
     decision->remaining = available;
     decision->retry_after_ns = 0;
-    if (giving_back || (wanted <= available && left >= 0)) {
+    if (giving_back || cdl_window_fits(rule, &view.seen, wanted)) {
         uint64_t granted = giving_back ? 0 : cdl_grant(question, available);
         decision->verdict = CAUDAL_ALLOW;
         decision->remaining = available - granted;
-        view.state.current += granted;
+        view.seen.state.current += granted;
         if (question->operation == CDL_TAKE) {
             decision->granted = granted;
             changed = granted > 0;
@@ -110,7 +90,7 @@ bool cdl_window_decide(const struct cdl_window_rule *rule, int64_t now, bool fre
         decision->retry_after_ns = cdl_clamp_i64(wait(rule, &view, wanted));
     }
     decision->reset_after_ns = cdl_clamp_i64(time_to_empty(rule, &view));
-    *state = view.state;
+    *state = view.seen.state;
     return changed && question->operation != CDL_PEEK;
 }
 
