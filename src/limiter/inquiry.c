@@ -751,12 +751,16 @@ static void clear_answer(struct cdl_live_policy *live, struct cdl_answer *answer
         .verdict = CAUDAL_ALLOW, .capacity = UINT64_MAX, .remaining = UINT64_MAX}; /* unless a limit says otherwise */
 }
 
-struct cdl_inquiry *cdl_limiter_ask(struct cdl_asker *asker, struct cdl_live_policy *live,
-                                    const struct cdl_request *request, enum cdl_ask ask, uint64_t cost)
+void cdl_limiter_match(struct cdl_asker *asker, struct cdl_live_policy *live, const struct cdl_request *request,
+                       uint64_t cost)
+{
+    clear_answer(live, &asker->answer);
+    cdl_policy_match(live->policy, request, cost, asker->scratch, CDL_MATCH_SCRATCH_BYTES, &asker->answer.plan);
+}
+
+struct cdl_inquiry *cdl_limiter_ask_matched(struct cdl_asker *asker, enum cdl_ask ask)
 {
     struct cdl_answer *answer = &asker->answer;
-    clear_answer(live, answer);
-    cdl_policy_match(live->policy, request, cost, asker->scratch, CDL_MATCH_SCRATCH_BYTES, &answer->plan);
     if (answer->plan.outcome == CDL_OUTCOME_LIMITED) {
         if (ask != CDL_ASK_REFUND)
             answer->shadow_refusals = answer->plan.shadow_refusals;
@@ -768,6 +772,13 @@ struct cdl_inquiry *cdl_limiter_ask(struct cdl_asker *asker, struct cdl_live_pol
         answer->plan.count = 0; /* nobody was asked */
     }
     return NULL;
+}
+
+struct cdl_inquiry *cdl_limiter_ask(struct cdl_asker *asker, struct cdl_live_policy *live,
+                                    const struct cdl_request *request, enum cdl_ask ask, uint64_t cost)
+{
+    cdl_limiter_match(asker, live, request, cost);
+    return cdl_limiter_ask_matched(asker, ask);
 }
 
 struct cdl_inquiry *cdl_limiter_ask_plan(struct cdl_asker *asker, struct cdl_live_policy *live, enum cdl_ask ask)

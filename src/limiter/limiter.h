@@ -109,6 +109,12 @@ struct cdl_inquiry;
 struct cdl_inquiry *cdl_limiter_ask(struct cdl_asker *asker, struct cdl_live_policy *live,
                                     const struct cdl_request *request, enum cdl_ask ask, uint64_t cost);
 
+/* Both halves of cdl_limiter_ask, for whoever has something to do in between: what applies to the request, in asker->answer, and then the
+ * store's answer to it. `request` is needed by the first half only. */
+void cdl_limiter_match(struct cdl_asker *asker, struct cdl_live_policy *live, const struct cdl_request *request,
+                       uint64_t cost);
+struct cdl_inquiry *cdl_limiter_ask_matched(struct cdl_asker *asker, enum cdl_ask ask);
+
 /* Asks the limits of a plan that the caller has made: asker->answer.plan, all of it, with keys in the asker's scratch. For what is no
  * request (a descriptor, a limit that comes with the call). Returns as cdl_limiter_ask, by the same rules: what is enforced is decided all or
  * nothing, then what is in shadow mode. */
