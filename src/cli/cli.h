@@ -31,7 +31,7 @@ struct cdl_command {
 };
 
 extern const struct cdl_command cdl_command_serve, cdl_command_take, cdl_command_validate, cdl_command_explain,
-    cdl_command_doctor;
+    cdl_command_replay, cdl_command_simulate, cdl_command_doctor;
 
 /* A command line that is read word by word. Options may stand anywhere, as "--name VALUE" or "--name=VALUE"; what follows "--" is
  * operands only. "--help" never gets here. */

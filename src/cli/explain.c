@@ -187,23 +187,12 @@ static int read_request_line(struct explain *explain)
     return read_target(explain, target);
 }
 
-/* Lower case, without the port. */
 static void find_host(struct explain *explain)
 {
     for (size_t i = 0; i < explain->request.header_count; i++) {
         if (!cdl_slice_equal_nocase(explain->headers[i].name, CDL_SLICE("host")))
             continue;
-        struct cdl_slice host = explain->headers[i].value;
-        size_t length = host.length;
-        while (length > 0 && host.bytes[length - 1] >= '0' && host.bytes[length - 1] <= '9')
-            length--;
-        if (length > 0 && host.bytes[length - 1] == ':')
-            host.length = length - 1;
-        size_t before = explain->scratch.length;
-        cdl_write(&explain->scratch, host);
-        for (size_t j = before; j < explain->scratch.length; j++)
-            explain->scratch.bytes[j] = cdl_ascii_lower(explain->scratch.bytes[j]);
-        explain->request.host = (struct cdl_slice){explain->scratch.bytes + before, host.length};
+        explain->request.host = cdl_host_spell(explain->headers[i].value, &explain->scratch);
         return;
     }
 }

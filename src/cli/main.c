@@ -6,7 +6,8 @@
 #include "cli/cli.h"
 
 static const struct cdl_command *const commands[] = {
-    &cdl_command_serve, &cdl_command_take, &cdl_command_validate, &cdl_command_explain, &cdl_command_doctor,
+    &cdl_command_serve,  &cdl_command_take,     &cdl_command_validate, &cdl_command_explain,
+    &cdl_command_replay, &cdl_command_simulate, &cdl_command_doctor,
 };
 #define COMMAND_COUNT (sizeof commands / sizeof commands[0])
 

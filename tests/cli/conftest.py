@@ -25,9 +25,8 @@ def start(tmp_path):
     inherited = {name: value for name, value in os.environ.items() if name != "CAUDAL_STORE"}
 
     def start(*words, env=None, **more):
-        return subprocess.Popen([binary, *map(str, words)], cwd=tmp_path, stdin=subprocess.DEVNULL,
-                                env={**inherited, **(env or {})}, text=True,
-                                **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **more})
+        return subprocess.Popen([binary, *map(str, words)], cwd=tmp_path, env={**inherited, **(env or {})}, text=True,
+                                **{"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **more})
 
     return start
 
