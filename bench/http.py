@@ -70,7 +70,7 @@ def measure(server, share, arguments):
     """One round: processor microseconds a request, requests a second, the share that was refused."""
     before = server.processor_seconds()
     command = ["wrk", "-t", "1", "-c", str(arguments.connections), "-d", f"{arguments.seconds}s", "-H",
-               f"Host: {HOST[share]}", server.urls[share]]
+               f"Host: {HOST[share]}", *getattr(server, "wrk", ()), server.urls[share]]
     text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     spent = server.processor_seconds() - before
     requests = int(re.search(r"(\d+) requests in", text)[1])

@@ -22,7 +22,8 @@ from measuring import fail, in_turns, ratios, span, start_caudal, start_redis, s
 POLICY = "limits:\n  - {name: one, rate: 1/s}\nlisten: {workers: 1}\n"
 # Hardly anything is refused; what is costs less.
 COMMANDS = {"caudal": ["CL.THROTTLE", "key:__rand_int__", "1000", "1000000", "1", "1"],
-            "redis": ["SET", "key:__rand_int__", "xxx"]}
+            "redis": ["SET", "key:__rand_int__", "xxx"],
+            "throttlecrab": ["THROTTLE", "key:__rand_int__", "1000", "1000000", "1"]}  # of bench/servers.py
 PIPELINES = {1: 300_000, 16: 4_000_000}  # how many travel together: requests of a round
 REACH = {1: 1.0, 16: 2.0}  # what is aimed at: the ratio of requests per second of processor time
 
