@@ -11,7 +11,7 @@ RELEASE = build/release
 PACKAGES = scripts/install-packages.sh
 PYTHON = $(shell [ -x /usr/bin/python3 ] && echo /usr/bin/python3 || echo python3)
 
-.PHONY: build run check check-long bench fuzz install format clean help
+.PHONY: build run check check-long bench bench-peers fuzz install format clean help
 
 build: ## compile the library and the examples
 	@$(PACKAGES) build
@@ -27,17 +27,23 @@ check: ## all tests: under ten minutes on two cores
 	@$(PYTHON) tests/run.py check
 
 check-long: ## the same and more: clang-tidy, Spin models, 64-bit Arm, clang, long fuzzing; about an hour
-	@$(PACKAGES) build python fuzz check e2e check-long
+	@$(PACKAGES) build uring python fuzz check e2e check-long
 	@$(PYTHON) tests/run.py check-long
 
-bench: build ## measure the speed of a decision: in the library, beside nginx, Redis and the reference rate limit service, in a Redis, and by leases from it
-	@meson test -C $(RELEASE) --benchmark --verbose
+# Few and short rounds; each of the programs by itself has more of both.
+bench: build ## measure the speed of a decision: in the library, beside nginx and Redis, in a Redis, by leases from it, over gRPC, and on a log; a few minutes
+	@meson test -C $(RELEASE) --benchmark --verbose --test-args='--rounds 3'
 	@$(PACKAGES) python bench
-	@$(PYTHON) bench/http.py $(RELEASE)/src/caudal --json $(RELEASE)/http.json
-	@$(PYTHON) bench/resp.py $(RELEASE)/src/caudal --json $(RELEASE)/resp.json
-	@$(PYTHON) bench/redis.py $(RELEASE)/bench --json $(RELEASE)/redis.json
-	@$(PYTHON) bench/leases.py $(RELEASE) --json $(RELEASE)/leases.json
-	@$(PYTHON) bench/grpc.py $(RELEASE)/src/caudal --json $(RELEASE)/grpc.json
+	@$(PYTHON) bench/http.py $(RELEASE)/src/caudal --rounds 3 --seconds 1 --json $(RELEASE)/http.json
+	@$(PYTHON) bench/resp.py $(RELEASE)/src/caudal --rounds 3 --share 0.2 --json $(RELEASE)/resp.json
+	@$(PYTHON) bench/redis.py $(RELEASE)/bench --rounds 3 --calls 50000 --json $(RELEASE)/redis.json
+	@$(PYTHON) bench/leases.py $(RELEASE) --rounds 3 --seconds 1 --json $(RELEASE)/leases.json
+	@$(PYTHON) bench/grpc.py $(RELEASE)/src/caudal --alone --rounds 3 --seconds 1 --json $(RELEASE)/grpc.json
+	@$(PYTHON) bench/replay.py $(RELEASE) --rounds 1 --json $(RELEASE)/replay.json
+
+bench-peers: build ## install what others use, measure beside it, and write bench/RESULTS.md; half an hour, and once more as long to install
+	@bench/peers/install.sh
+	@$(PYTHON) bench/peers.py $(RELEASE)
 
 fuzz: ## run every fuzz target for FUZZ_SECONDS
 	@$(PACKAGES) build python fuzz

@@ -23,6 +23,11 @@ build       libyaml-dev            header  yaml.h
 build       libnghttp2-dev         header  nghttp2/nghttp2.h
 build       libprotobuf-c-dev      header  protobuf-c/protobuf-c.h
 build       protobuf-c-compiler    program protoc-c
+build       zlib1g-dev             header  zlib.h
+build       libzstd-dev            header  zstd.h
+build       libcairo2-dev          library cairo
+build       libfontconfig-dev      library fontconfig
+uring       liburing-dev           library liburing
 python      python3                program python3
 python      python3-venv           module  ensurepip
 python      ca-certificates        none    -
@@ -46,6 +51,7 @@ e2e         redis-tools            program redis-cli
 e2e         libhiredis-dev         header  hiredis/hiredis.h
 e2e         systemd                program systemd-analyze
 e2e         tzdata                 none    -
+e2e         chromium               program chromium
 check-long  gcc-aarch64-linux-gnu  program aarch64-linux-gnu-gcc
 check-long  libc6-dev-arm64-cross  none    -
 check-long  qemu-user              program qemu-aarch64
@@ -57,11 +63,29 @@ check-long  libuv1-dev:arm64       none    -
 check-long  libyaml-dev:arm64      none    -
 check-long  libnghttp2-dev:arm64   none    -
 check-long  libprotobuf-c-dev:arm64 none   -
+check-long  zlib1g-dev:arm64       none    -
+check-long  libzstd-dev:arm64      none    -
+check-long  libcairo2-dev:arm64    none    -
+check-long  libfontconfig-dev:arm64 none   -
 bench       wrk                    program wrk
 bench       nginx                  program nginx
 bench       redis-server           program redis-server
 bench       redis-tools            program redis-benchmark
 bench       nghttp2-client         program h2load
+bench       goaccess               program goaccess
+bench       mawk                   program awk
+bench       util-linux             program taskset
+peers       wrk                    program wrk
+peers       nginx                  program nginx
+peers       haproxy                program haproxy
+peers       redis-server           program redis-server
+peers       redis-tools            program redis-benchmark
+peers       nghttp2-client         program h2load
+peers       python3-venv           module  ensurepip
+peers       default-jdk-headless   program javac
+peers       maven                  program mvn
+peers       protobuf-compiler      program protoc
+peers-rust  cargo-web              program cargo
 '
 
 die() {

@@ -43,6 +43,7 @@ BUILDS = {
     "asan": ("gcc", [TESTS, *DEBUG, *ASAN]),
     "tsan": ("gcc", [TESTS, *DEBUG, "-Db_sanitize=thread"]),
     "release": ("gcc", [TESTS, STRICT, "-Dbuildtype=release", "-Dprefix=/usr/local"]),
+    "uring": ("gcc", [TESTS, *DEBUG, *ASAN, "-Dio_uring=enabled"]),
     "clang": ("clang", [TESTS, *DEBUG, *ASAN]),
     "fuzz": ("clang", ["-Dtests=disabled", "-Dfuzzers=true", *DEBUG, *ASAN]),
     # Its server decides by a clock that tests set. Only the program is made.
@@ -454,6 +455,11 @@ def clang(stage):
     meson_tests(stage, "clang")
 
 
+def uring(stage):
+    meson_tests(stage, "uring", "unit")
+    run_e2e(stage, "uring", SANITIZER_ENV, "-m", "not measured")
+
+
 def aarch64(stage):
     meson_tests(stage, "aarch64", "unit", "concurrency", slowness=10)
 
@@ -477,6 +483,7 @@ STAGES = {
     "fuzz": fuzz,
     "install": install,
     "clang": clang,
+    "uring": uring,
     "aarch64": aarch64,
     "property-long": property_long,
     "e2e-long": e2e_long,
@@ -490,7 +497,7 @@ CHECK = ["asan", "release", "e2e", "redis", "fuzz", "simulation", "property", "t
          "simulation-asan"]
 CHECK_LONG = ["asan", "release", "e2e-long", "e2e-asan", "redis-long", "redis-asan", "model-long", "simulation-long",
               "property-long", "gates", "tsan", "property-asan", "cli", "tidy", "install", "clang", "aarch64",
-              "simulation-asan", "fuzz-long"]
+              "uring", "simulation-asan", "fuzz-long"]
 
 # ------------------------------------------------------------------------------------------------------------- run
 

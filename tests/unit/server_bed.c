@@ -111,7 +111,7 @@ void bed_apply(const char *text)
 
 void bed_turn(void)
 {
-    uv_run(&bed.worker.loop.uv, UV_RUN_NOWAIT);
+    cdl_loop_turn(&bed.worker.loop, false);
 }
 
 void bed_turn_a_while(void)
