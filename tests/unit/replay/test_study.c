@@ -225,7 +225,7 @@ static void the_truth_lies_between_the_bounds(void **state)
     static int64_t instants[REQUESTS_MAX];
     struct rng rng = {1};
     struct tightness tightness[CAUDAL_UNLIMITED][STREAMS] = {{{0}}};
-    for (uint64_t round = 0; round < scaled(40000); round++) {
+    for (uint64_t round = 0; round < scaled(20000); round++) {
         const enum caudal_algorithm algorithm = (enum caudal_algorithm)(round % CAUDAL_UNLIMITED);
         const enum stream stream = (enum stream)(rng_below(&rng, STREAMS));
         const struct caudal_limit limit = random_limit(&rng, algorithm);
@@ -502,7 +502,7 @@ static void the_burst_is_the_smallest_that_refuses_nothing(void **state)
     struct rng rng = {3};
     static struct charges charges;
     uint64_t lowered = 0;
-    for (uint64_t round = 0; round < scaled(60000); round++) {
+    for (uint64_t round = 0; round < scaled(30000); round++) {
         struct caudal_limit limit = random_exact_rate(&rng);
         random_charges(&rng, limit, rng_next(&rng) & 1, &charges);
         limit.burst = study_charges(limit, &charges).burst;
@@ -513,7 +513,7 @@ static void the_burst_is_the_smallest_that_refuses_nothing(void **state)
             lowered++;
         }
     }
-    assert_true(lowered > scaled(60000) / 2);
+    assert_true(lowered > scaled(30000) / 2);
 }
 
 static void a_burst_suffices_at_every_rate_of_the_ladder(void **state)
@@ -573,7 +573,7 @@ static void the_counts_are_the_smallest_that_refuse_nothing(void **state)
     (void)state;
     struct rng rng = {5};
     static struct charges charges;
-    for (uint64_t round = 0; round < scaled(40000); round++) {
+    for (uint64_t round = 0; round < scaled(20000); round++) {
         const struct caudal_limit limit = random_exact_rate(&rng);
         random_charges(&rng, limit, rng_next(&rng) & 1, &charges);
         const struct cdl_study_findings findings = study_charges(limit, &charges);
@@ -641,7 +641,7 @@ static void variants_decide_as_a_server_does(void **state)
     (void)state;
     struct rng rng = {6};
     static struct charges charges;
-    for (uint64_t round = 0; round < scaled(8000); round++) {
+    for (uint64_t round = 0; round < scaled(4000); round++) {
         struct caudal_limit limit = random_exact_rate(&rng);
         if (rng_below(&rng, 4) == 0)
             limit.period_ns = limit.count + rng_below(&rng, 9); /* a nanosecond or a few to a token, or to an eighth */

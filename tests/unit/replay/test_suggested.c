@@ -113,7 +113,7 @@ static void a_suggested_policy_keeps_its_promise(void **state)
     static const double shares[] = {0, 0.001, 0.02, 0.2};
     struct rng rng = {5};
     uint64_t touched = 0, before = 0;
-    for (uint64_t round = scaled(60); round > 0; round--) {
+    for (uint64_t round = scaled(20); round > 0; round--) {
         char text[2048];
         const double share = shares[rng_below(&rng, COUNT_OF(shares))];
         make_log(&rng, (int64_t)(10 * MINUTE << rng_below(&rng, 8)));
