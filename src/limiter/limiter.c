@@ -15,6 +15,7 @@
 struct cdl_limiter {
     struct caudal_store *store;
     struct caudal_store *local; /* NULL until a policy needs it */
+    bool leaves_store;          /* what policies needed there stays */
     pthread_mutex_t lock;       /* guards the policies and what is in the stores */
     struct cdl_live_policy *live;
     struct cdl_live_policy *all; /* that anybody still uses, newest first */
@@ -29,6 +30,13 @@ struct cdl_limiter *cdl_limiter_open(struct caudal_store *store)
     limiter->store = store;
     pthread_mutex_init(&limiter->lock, NULL);
     return limiter;
+}
+
+void cdl_limiter_leave_store(struct cdl_limiter *limiter)
+{
+    pthread_mutex_lock(&limiter->lock);
+    limiter->leaves_store = true;
+    pthread_mutex_unlock(&limiter->lock);
 }
 
 void cdl_limiter_close(struct cdl_limiter *limiter)
@@ -310,8 +318,10 @@ void cdl_limiter_release(struct cdl_live_policy *live)
     struct cdl_limiter *limiter = live->limiter;
     pthread_mutex_lock(&limiter->lock);
     unlink_live(limiter, live);
-    remove_unneeded(limiter, live, shared_binding);
-    remove_unneeded(limiter, live, local_binding);
+    if (!limiter->leaves_store) {
+        remove_unneeded(limiter, live, shared_binding);
+        remove_unneeded(limiter, live, local_binding);
+    }
     pthread_mutex_unlock(&limiter->lock);
     if (live->attachment.free != NULL)
         live->attachment.free(live->attachment.data);

@@ -48,6 +48,8 @@ struct cdl_live_policy {
 struct cdl_limiter *cdl_limiter_open(struct caudal_store *store);
 /* After every user has released its policy. */
 void cdl_limiter_close(struct cdl_limiter *limiter);
+/* The store is about to be closed: nothing is removed from it any more, which takes a look at the whole table for each limit. */
+void cdl_limiter_leave_store(struct cdl_limiter *limiter);
 
 /* Puts a policy in force. It is the limiter's from now on, with what is attached to it (NULL: nothing); on failure nothing has
  * changed, and both are still the caller's. */

@@ -627,6 +627,8 @@ void cdl_replay_close(struct cdl_replay *replay)
     const struct caudal_allocator *allocator = replay->allocator;
     for (uint32_t i = 0; replay->rates != NULL && i < replay->rate_count; i++)
         cdl_study_rule_free(replay->rates[i].study);
+    if (replay->limiter != NULL)
+        cdl_limiter_leave_store(replay->limiter);
     cdl_limiter_release(replay->live);
     cdl_limiter_close(replay->limiter);
     caudal_store_close(replay->store);

@@ -665,6 +665,8 @@ static void close_parts(struct cdl_server *server)
 {
     for (size_t i = 0; i < server->socket_file_count; i++)
         cdl_socket_file_remove(&server->socket_files[i]);
+    if (server->limiter != NULL)
+        cdl_limiter_leave_store(server->limiter);
     for (uint32_t i = 0; i < server->worker_count; i++)
         close_worker(&server->workers[i]);
     close_worker(&server->admin);
