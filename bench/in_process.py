@@ -43,6 +43,14 @@ def java_version():
     return jars[0].stem.rpartition("-")[2] if jars else "unknown"
 
 
+class WrongVerdicts(RuntimeError):
+    """Of a program, which is not to be compared then."""
+
+    def __init__(self, program, part):
+        super().__init__(f"{program.name} gave {part['wrong']} wrong verdicts of {part['decisions']}")
+        self.program = program
+
+
 class Program:
     """A limiter in a process of its own, filled and ready."""
 
@@ -69,7 +77,7 @@ class Program:
         self.process.stdin.flush()
         part = self.read()
         if part["wrong"] > WRONG * part["decisions"]:
-            raise RuntimeError(f"{self.name} gave {part['wrong']} wrong verdicts of {part['decisions']}")
+            raise WrongVerdicts(self, part)
         return {"per_second": part["decisions"] / part["seconds"], "cpu_ns": part["cpu_seconds"] * 1e9 / part["decisions"],
                 "refused": part["refused"] / part["decisions"], "decisions": part["decisions"]}
 
@@ -105,6 +113,17 @@ class Programs:
             program.stop()
 
 
+    def take_turns(self, rounds, decide):
+        """All of them. When one gives wrong verdicts, it is told as missing, and the others begin anew."""
+        while True:
+            try:
+                return in_turns(rounds, {one.name: lambda one=one: decide(one) for one in self.running})
+            except WrongVerdicts as error:
+                self.missing[error.program.name] = str(error)
+                self.running.remove(error.program)
+                error.program.stop()
+
+
 def versions(programs):
     return {program.name: program.ready["version"] for program in programs.running}
 
@@ -119,7 +138,7 @@ def compared(rounds, key):
 
 def measure_row(names, settings, arguments):
     with Programs(names, arguments.folder, {**settings, "seconds": arguments.seconds}) as programs:
-        rounds = in_turns(arguments.rounds, {one.name: one.decide for one in programs.running})
+        rounds = programs.take_turns(arguments.rounds, Program.decide)
         return {"settings": settings, "measured": {name: summaries(results) for name, results in rounds.items()},
                 "ratios": compared(rounds, "per_second"), "versions": versions(programs), "missing": programs.missing}
 
@@ -167,7 +186,7 @@ def redis_row(names, settings):
                     part = program.decide()
                     part["store_cpu_us"] = (redis.processor_seconds() - before) * 1e6 / part["decisions"]
                     return part
-                rounds = in_turns(arguments.rounds, {one.name: lambda one=one: decide(one) for one in programs.running})
+                rounds = programs.take_turns(arguments.rounds, decide)
                 return {"settings": settings, "measured": {name: summaries(results) for name, results in rounds.items()},
                         "ratios": compared(rounds, "per_second"), "store_ratios": compared(rounds, "store_cpu_us"),
                         "versions": versions(programs), "missing": programs.missing}

@@ -662,7 +662,7 @@ static void before_the_first_policy_there_is_none(void **state)
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 /* A limiter that leaves its store removes nothing from it: whoever closes the store frees all at once. */
-static void test_leaving_the_store(void **state)
+static void leaving_the_store_removes_nothing(void **state)
 {
     (void)state;
     struct world world;
@@ -672,16 +672,18 @@ static void test_leaving_the_store(void **state)
     assert_int_equal(
         cdl_limiter_apply(limiter, load("limits: [{name: a, rate: 1/s}, {name: b, rate: 1/s}]\n"), NULL, &problem),
         CAUDAL_OK);
+    const uint64_t limits = stats_of(&world).limits;
+    assert_true(limits >= 2);
     cdl_limiter_leave_store(limiter);
     cdl_limiter_close(limiter);
-    assert_int_equal(stats_of(&world).limits, 2);
+    assert_int_equal(stats_of(&world).limits, limits);
     world_close(&world);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_leaving_the_store),
+        cmocka_unit_test(leaving_the_store_removes_nothing),
         CASE(the_limit_with_the_least_left_speaks),
         CASE(a_refused_request_spends_nothing_from_any_limit),
         CASE(looking_says_what_a_take_would_and_spends_nothing),
