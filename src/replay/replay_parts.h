@@ -44,7 +44,7 @@ struct cdl_replay_rate_state {
  *   match    which limits apply, under which keys; the places of all these keys are fetched
  *   look up  what is known of the client and the keys is found, and fetched
  *   decide   the log's time is set, the limiter is asked, and all is counted */
-#define CDL_REPLAY_STEP 4u                         /* requests between two steps */
+#define CDL_REPLAY_STEP UINT64_C(4)                /* requests between two steps */
 #define CDL_REPLAY_UNDER_WAY (4 * CDL_REPLAY_STEP) /* a power of two, and room for the decision that was given last */
 
 struct cdl_replay_under_way {

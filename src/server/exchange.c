@@ -6,7 +6,6 @@
 #include <stdlib.h>
 
 #include "identity/path.h"
-#include "server/original.h"
 #include "wire/json_api.h"
 
 static struct cdl_slice date_of(struct cdl_worker *worker)

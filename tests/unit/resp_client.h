@@ -5,6 +5,12 @@
 
 #include <stdbool.h>
 
+/* What is asked of most servers of these tests. */
+#define RESP_LIMITS                                                                                                    \
+    "limits:\n  - {name: one, per: [client_ip], rate: 3/min}\n"                                                        \
+    "  - {name: pair, per: [tenant, user], if_missing: skip, rate: 10/hour}\n"                                         \
+    "  - {name: all, when: {path: /x}, rate: 2/hour}\n"
+
 /* Before the first of a test. */
 void resp_begin(void);
 /* Says a command whose words are separated by blanks, as clients do. */

@@ -22,17 +22,12 @@ static int teardown(void **state)
     return 0;
 }
 
-#define LIMITS                                                                                                         \
-    "limits:\n  - {name: one, per: [client_ip], rate: 3/min}\n"                                                        \
-    "  - {name: pair, per: [tenant, user], if_missing: skip, rate: 10/hour}\n"                                         \
-    "  - {name: all, when: {path: /x}, rate: 2/hour}\n"
-
 /* ---- limits that come with the call ---- */
 
 static void C79_a_fresh_key_is_told_what_a_redis_with_the_module_tells(void **state)
 {
     (void)state;
-    bed_apply(LIMITS);
+    bed_apply(RESP_LIMITS);
     const int fd = bed_connect();
     resp_ask(fd, "CL.THROTTLE user123 15 30 60", "[0 16 15 -1 2]");
     resp_ask(fd, "CL.THROTTLE user123 15 30 60 1", "[0 16 14 -1 4]");
@@ -44,7 +39,7 @@ static void C79_a_fresh_key_is_told_what_a_redis_with_the_module_tells(void **st
 static void the_sixth_hit_of_five_is_told_when_to_come_back(void **state)
 {
     (void)state;
-    bed_apply(LIMITS);
+    bed_apply(RESP_LIMITS);
     const int fd = bed_connect();
     for (int i = 1; i <= 5; i++) {
         char wanted[64];
@@ -71,7 +66,7 @@ static uint64_t keys_in_store(void)
 static void C01_more_than_ever_fits_is_refused_for_good(void **state)
 {
     (void)state;
-    bed_apply(LIMITS);
+    bed_apply(RESP_LIMITS);
     const int fd = bed_connect();
     resp_ask(fd, "CL.THROTTLE k 4 1 10 6", "[1 5 5 -1 0]");
     resp_ask(fd, "CL.THROTTLE k 2 1 2 9223372036854775807", "[1 3 3 -1 0]");
@@ -108,7 +103,7 @@ static void C27_numbers_that_are_no_limit_are_named(void **state)
         {"CL.THROTTLE test 1 1", "ERR wrong number of arguments for 'cl.throttle' command"},
         {"CL.THROTTLE test 1 1 1 1 1", "ERR wrong number of arguments for 'cl.throttle' command"},
     };
-    bed_apply(LIMITS);
+    bed_apply(RESP_LIMITS);
     const int fd = bed_connect();
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         char wanted[512];
@@ -123,7 +118,7 @@ static void C27_numbers_that_are_no_limit_are_named(void **state)
 static void C30_a_quantity_of_zero_looks_and_spends_nothing(void **state)
 {
     (void)state;
-    bed_apply(LIMITS);
+    bed_apply(RESP_LIMITS);
     const int fd = bed_connect();
     resp_ask(fd, "CL.THROTTLE k 0 1 3600 0", "[0 1 1 -1 0]");
     resp_ask(fd, "CL.THROTTLE k 0 1 3600 1", "[0 1 0 -1 3600]");
@@ -136,7 +131,7 @@ static void C30_a_quantity_of_zero_looks_and_spends_nothing(void **state)
 static void C24_rates_above_the_seconds_are_kept(void **state)
 {
     (void)state;
-    bed_apply(LIMITS);
+    bed_apply(RESP_LIMITS);
     const int fd = bed_connect();
     resp_ask(fd, "CL.THROTTLE k 0 2000 1", "[0 1 0 -1 1]");
     world_advance(&bed.world, 500 * MICROSECOND - 1);
@@ -150,7 +145,7 @@ static void C24_rates_above_the_seconds_are_kept(void **state)
 static void C61_less_than_one_per_second(void **state)
 {
     (void)state;
-    bed_apply(LIMITS);
+    bed_apply(RESP_LIMITS);
     const int fd = bed_connect();
     for (int i = 0; i < 3; i++) {
         resp_ask(fd, "CL.THROTTLE k 0 1 90", "[0 1 0 -1 90]");
@@ -182,7 +177,7 @@ static void C75_odd_keys_are_keys_of_their_own(void **state)
     const size_t longest = CAUDAL_KEY_MAX - 7;
     memset(keys, 'x', sizeof keys);
     keys[1][longest - 1] = 'y';
-    bed_apply(LIMITS);
+    bed_apply(RESP_LIMITS);
     const int fd = bed_connect();
     const struct cdl_slice odd[] = {
         CDL_SLICE("a"),     CDL_SLICE("a\0"),  CDL_SLICE("a\0b"),     CDL_SLICE(""),
@@ -200,12 +195,12 @@ static void C75_odd_keys_are_keys_of_their_own(void **state)
 static void other_shapes_are_there_when_they_are_asked_for(void **state)
 {
     (void)state;
-    bed_apply(LIMITS);
+    bed_apply(RESP_LIMITS);
     const int fd = bed_connect();
     resp_ask(fd, "THROTTLE k 10 100 60",
              "error 'ERR unknown command 'THROTTLE', with args beginning with: 'k' '10' '100' '60' '");
     resp_ask(fd, "GCRA k 5 10 60", "error 'ERR unknown command 'GCRA', with args beginning with: 'k' '5' '10' '60' '");
-    bed_apply(LIMITS "resp: {commands: [throttle, gcra]}\n");
+    bed_apply(RESP_LIMITS "resp: {commands: [throttle, gcra]}\n");
     resp_ask(fd, "CL.THROTTLE k 1 1 1",
              "error 'ERR unknown command 'CL.THROTTLE', with args beginning with: 'k' '1' '1' '1' '");
     resp_ask(fd, "THROTTLE k 3 10 60", "[1 3 2 6 0]");
@@ -239,7 +234,7 @@ static void other_shapes_are_there_when_they_are_asked_for(void **state)
 static void one_limit_by_its_name(void **state)
 {
     (void)state;
-    bed_apply(LIMITS);
+    bed_apply(RESP_LIMITS);
     const int fd = bed_connect();
     resp_ask(
         fd, "CAUDAL.TAKE one 192.0.2.1 COST 2",
@@ -270,7 +265,7 @@ static void one_limit_by_its_name(void **state)
 static void what_is_no_question_is_told_why(void **state)
 {
     (void)state;
-    bed_apply(LIMITS);
+    bed_apply(RESP_LIMITS);
     const int fd = bed_connect();
     resp_ask(fd, "CAUDAL.TAKE none x", "error 'ERR unknown limit 'none''");
     resp_ask(fd, "CAUDAL.TAKE /per-call x", "error 'ERR unknown limit '/per-call''");
@@ -298,7 +293,7 @@ static void what_is_no_question_is_told_why(void **state)
 static void the_whole_policy(void **state)
 {
     (void)state;
-    bed_apply(LIMITS);
+    bed_apply(RESP_LIMITS);
     const int fd = bed_connect();
     resp_say(fd, "HELLO 3");
     resp_reply(fd);
@@ -325,7 +320,7 @@ static void the_whole_policy(void **state)
 static void what_applies_and_why(void **state)
 {
     (void)state;
-    bed_apply("exempt:\n  - {path: /healthz}\n" LIMITS);
+    bed_apply("exempt:\n  - {path: /healthz}\n" RESP_LIMITS);
     const int fd = bed_connect();
     resp_say(fd, "HELLO 3");
     resp_reply(fd);

@@ -21,17 +21,12 @@ static int teardown(void **state)
     return 0;
 }
 
-#define LIMITS                                                                                                         \
-    "limits:\n  - {name: one, per: [client_ip], rate: 3/min}\n"                                                        \
-    "  - {name: pair, per: [tenant, user], if_missing: skip, rate: 10/hour}\n"                                         \
-    "  - {name: all, when: {path: /x}, rate: 2/hour}\n"
-
 /* ---- a store that answers later ---- */
 
 static void replies_keep_their_order_whatever_the_store_does(void **state)
 {
     (void)state;
-    bed_apply(LIMITS);
+    bed_apply(RESP_LIMITS);
     const int fd = bed_connect();
     resp_say(fd, "CL.THROTTLE a 0 1 60");
     resp_say(fd, "CL.THROTTLE b 1 1 60");
@@ -57,7 +52,7 @@ static void what_the_store_answers_in_one_turn_is_told_in_one_piece(void **state
 {
     (void)state;
     char text[4096];
-    bed_apply(LIMITS);
+    bed_apply(RESP_LIMITS);
     const int fd = bed_connect();
     for (int i = 0; i < 16; i++)
         resp_say(fd, "CL.THROTTLE k 99 1 60");
@@ -75,7 +70,7 @@ static void what_the_store_answers_in_one_turn_is_told_in_one_piece(void **state
 static void each_reply_is_in_the_protocol_of_its_command(void **state)
 {
     (void)state;
-    bed_apply(LIMITS);
+    bed_apply(RESP_LIMITS);
     const int fd = bed_connect();
     resp_say(fd, "CAUDAL.TAKE one a");
     resp_say(fd, "HELLO 3");
@@ -94,7 +89,7 @@ static void what_waits_is_bounded_and_goes_on(void **state)
     enum {
         COMMANDS = 300
     };
-    bed_apply(LIMITS);
+    bed_apply(RESP_LIMITS);
     const int fd = bed_connect();
     for (int i = 0; i < COMMANDS; i++)
         resp_say(fd, "CL.THROTTLE k 999 1 60");
@@ -118,7 +113,7 @@ static void what_waits_is_bounded_and_goes_on(void **state)
 static void long_replies_behind_one_that_waits_are_bounded(void **state)
 {
     (void)state;
-    bed_apply(LIMITS);
+    bed_apply(RESP_LIMITS);
     const int fd = bed_connect();
     resp_say(fd, "CL.THROTTLE k 0 1 60");
     for (int i = 0; i < 200; i++)
@@ -155,14 +150,14 @@ static void a_store_that_is_away_is_told_as_the_policy_chooses(void **state)
         later_fail_all(&bed.store);
         resp_assert_reply(fd, cases[i].wanted);
     }
-    bed_apply(LIMITS "resp: {on_store_failure: deny, commands: [cl.throttle, throttle]}\n");
+    bed_apply(RESP_LIMITS "resp: {on_store_failure: deny, commands: [cl.throttle, throttle]}\n");
     resp_say(fd, "CL.THROTTLE k 4 1 10");
     resp_say(fd, "THROTTLE k 4 1 10");
     bed_until_asked(2);
     later_fail_all(&bed.store);
     for (int i = 0; i < 2; i++)
         resp_assert_reply(fd, "error 'UNAVAILABLE the store cannot be reached, and the limit is to refuse then'");
-    bed_apply(LIMITS "resp: {on_store_failure: local}\ninstances: 2\n");
+    bed_apply(RESP_LIMITS "resp: {on_store_failure: local}\ninstances: 2\n");
     resp_say(fd, "CL.THROTTLE k 9 1 10");
     bed_until_asked(1);
     later_fail_all(&bed.store);
@@ -173,7 +168,7 @@ static void a_store_that_is_away_is_told_as_the_policy_chooses(void **state)
 static void what_was_asked_is_counted_though_its_client_is_gone(void **state)
 {
     (void)state;
-    bed_apply(LIMITS);
+    bed_apply(RESP_LIMITS);
     const int fd = bed_connect();
     resp_say(fd, "CL.THROTTLE a 0 1 60");
     resp_say(fd, "PING");
@@ -190,7 +185,7 @@ static void what_was_asked_is_counted_though_its_client_is_gone(void **state)
 static void the_last_words_wait_for_those_before_them(void **state)
 {
     (void)state;
-    bed_apply(LIMITS);
+    bed_apply(RESP_LIMITS);
     const int fd = bed_connect(), bad = bed_connect(), half = bed_connect();
     resp_say(fd, "CL.THROTTLE a 0 1 60");
     resp_say(fd, "QUIT");
@@ -216,7 +211,7 @@ static void the_last_words_wait_for_those_before_them(void **state)
 static void a_key_is_reset_without_holding_up_the_loop(void **state)
 {
     (void)state;
-    bed_apply(LIMITS);
+    bed_apply(RESP_LIMITS);
     const int fd = bed_connect();
     resp_say(fd, "CAUDAL.TAKE one 192.0.2.1 COST 3");
     bed_until_asked(1);
@@ -241,7 +236,7 @@ static void a_key_is_reset_without_holding_up_the_loop(void **state)
 static void C100_what_is_in_flight_at_the_end_is_answered(void **state)
 {
     (void)state;
-    bed_apply(LIMITS);
+    bed_apply(RESP_LIMITS);
     const int fd = bed_connect(), idle = bed_connect();
     resp_ask(idle, "PING", "'PONG'");
     resp_say(fd, "CL.THROTTLE a 0 1 60");

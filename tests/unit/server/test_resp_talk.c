@@ -23,17 +23,12 @@ static int teardown(void **state)
     return 0;
 }
 
-#define LIMITS                                                                                                         \
-    "limits:\n  - {name: one, per: [client_ip], rate: 3/min}\n"                                                        \
-    "  - {name: pair, per: [tenant, user], if_missing: skip, rate: 10/hour}\n"                                         \
-    "  - {name: all, when: {path: /x}, rate: 2/hour}\n"
-
 /* ---- what clients say around it ---- */
 
 static void C74_the_handshakes_of_clients(void **state)
 {
     (void)state;
-    bed_apply(LIMITS);
+    bed_apply(RESP_LIMITS);
     const int fd = bed_connect();
     resp_say(fd, "HELLO 3 SETNAME worker-1");
     resp_assert_has(fd, "map['server' 'caudal' 'version' '0.1.0' 'proto' 3 'id' ");
@@ -78,7 +73,7 @@ static void C74_the_handshakes_of_clients(void **state)
 static void a_connections_id_is_its_own(void **state)
 {
     (void)state;
-    bed_apply(LIMITS);
+    bed_apply(RESP_LIMITS);
     char first[64];
     const int fd = bed_connect(), other = bed_connect();
     resp_say(fd, "CLIENT ID");
@@ -93,7 +88,7 @@ static void a_connections_id_is_its_own(void **state)
 static void the_commands_are_told_from_their_list(void **state)
 {
     (void)state;
-    bed_apply(LIMITS);
+    bed_apply(RESP_LIMITS);
     const int fd = bed_connect();
     resp_say(fd, "HELLO 3");
     resp_reply(fd);
@@ -164,7 +159,7 @@ static void C74_commands_may_be_cut_anywhere(void **state)
 {
     (void)state;
     const struct cdl_slice whole = CDL_SLICE(SOME_COMMANDS);
-    bed_apply(LIMITS);
+    bed_apply(RESP_LIMITS);
     for (size_t cut = 0; cut <= whole.length; cut++) {
         const int fd = bed_connect();
         bed_say(fd, cdl_slice_head(whole, cut));
@@ -198,7 +193,7 @@ static void C73_bytes_that_are_no_command_end_the_connection(void **state)
         {CDL_SLICE("*1\r\n*1\r\n*1\r\n"), "expected '$' and the length of an argument"},
         {CDL_SLICE("GET / HTTP/1.1\r\nHost: a\r\n\r\n"), "this is not HTTP"},
     };
-    bed_apply(LIMITS);
+    bed_apply(RESP_LIMITS);
     const int good = bed_connect();
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         char wanted[128];
@@ -220,7 +215,7 @@ static void C73_bytes_that_are_no_command_end_the_connection(void **state)
 static void C73_half_a_command_is_timed_out(void **state)
 {
     (void)state;
-    bed_apply(LIMITS);
+    bed_apply(RESP_LIMITS);
     bed.worker.loop.bounds.message_timeout_ms = 1;
     const int fd = bed_connect();
     bed_say(fd, CDL_SLICE("*2\r\n$4\r\nEC"));
@@ -236,7 +231,7 @@ static void a_pipeline_of_any_length_is_answered_in_its_order(void **state)
     enum {
         COMMANDS = 20000
     };
-    bed_apply(LIMITS);
+    bed_apply(RESP_LIMITS);
     const int fd = bed_connect();
     for (int said = 0, heard = 0; heard < COMMANDS;) {
         for (int i = 0; i < 100 && said < COMMANDS; i++, said++) {
@@ -257,7 +252,7 @@ static void a_pipeline_of_any_length_is_answered_in_its_order(void **state)
 static void a_client_that_does_not_read_is_not_read_either(void **state)
 {
     (void)state;
-    bed_apply(LIMITS);
+    bed_apply(RESP_LIMITS);
     const int fd = bed_connect();
     size_t said = 0;
     while (said < BED_PATIENCE && send(fd, "COMMAND DOCS\r\n", 14, MSG_NOSIGNAL) == 14) {
@@ -277,7 +272,7 @@ static char password_file[] = "/tmp/caudal-password-XXXXXX";
 static const char *policy_with_users(const char *users)
 {
     static char text[1024];
-    snprintf(text, sizeof text, LIMITS "resp:\n  users:\n%s", users);
+    snprintf(text, sizeof text, RESP_LIMITS "resp:\n  users:\n%s", users);
     return text;
 }
 
@@ -341,7 +336,7 @@ static void a_reload_changes_what_users_may(void **state)
 {
     (void)state;
     write_password("secret");
-    bed_apply(LIMITS);
+    bed_apply(RESP_LIMITS);
     const int fd = bed_connect();
     resp_ask(fd, "AUTH secret",
              "error 'ERR AUTH <password> called without any password configured for the default user. Are you sure "
@@ -356,7 +351,7 @@ static void a_reload_changes_what_users_may(void **state)
              "error 'NOPERM User default has no permissions to run the 'cl.throttle' command'");
     bed_apply(policy_with_users(user("other", "")));
     resp_ask(fd, "PING", "error 'NOAUTH Authentication required.'");
-    bed_apply(LIMITS);
+    bed_apply(RESP_LIMITS);
     resp_ask(fd, "PING", "'PONG'");
     remove_password();
     close(fd);
@@ -374,8 +369,8 @@ static void a_password_that_is_not_there_keeps_the_policy_out(void **state)
     assert_int_equal(cdl_server_apply(&bed.server, policy, &problem), CAUDAL_ERR_ARGUMENT);
     assert_non_null(strstr(problem.message, "does not hold a password of 1 to 4096 bytes for user default"));
     remove_password();
-    policy = cdl_policy_load_text("p", CDL_SLICE(LIMITS "resp: {users: [{name: bob, password_file: /nowhere/at/all}]}"),
-                                  NULL, &report);
+    policy = cdl_policy_load_text(
+        "p", CDL_SLICE(RESP_LIMITS "resp: {users: [{name: bob, password_file: /nowhere/at/all}]}"), NULL, &report);
     assert_non_null(policy);
     assert_int_equal(cdl_server_apply(&bed.server, policy, &problem), CAUDAL_ERR_ARGUMENT);
     assert_string_equal(problem.message, "/nowhere/at/all, the password of user bob: No such file or directory");
@@ -384,7 +379,7 @@ static void a_password_that_is_not_there_keeps_the_policy_out(void **state)
 static void keys_are_not_reset_by_just_anybody(void **state)
 {
     (void)state;
-    bed_apply(LIMITS);
+    bed_apply(RESP_LIMITS);
     bed.worker.listeners[0].is_local = false;
     const int fd = bed_connect();
     resp_say(fd, "CAUDAL.RESET all");
