@@ -6,7 +6,7 @@
 #include "server/exchange.h"
 #include "server/resp.h"
 
-#define SHOWN_BYTES 64u /* of somebody's bytes in an error */
+#define SHOWN_BYTES ((size_t)64) /* of somebody's bytes in an error */
 #define ERROR_BYTES 1024u
 /* The reply to a decision on one limit; and what each limit more makes it longer. */
 #define TOLD_BYTES 1024u
